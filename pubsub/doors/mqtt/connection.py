@@ -315,6 +315,11 @@ class Connection:
         if self._session is not None:
             self._hub.leave(self, self._session, self._will)
 
+    def fell_behind(self) -> None:
+        """A message was dropped, since the client does not take what it is sent."""
+        if self._hub.config.slow_clients == "disconnect":
+            self.fail(MqttError(Reason.QUOTA_EXCEEDED, "the client takes too little"))
+
     def writable(self) -> None:
         """The client has taken what was written: more may be sent."""
         if self.is_open and self._session is not None:

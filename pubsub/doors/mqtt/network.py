@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from overlay.errors import UsageError
 from pubsub.doors.mqtt.kept import Keeping, KeptSubscription, Record
@@ -23,6 +23,9 @@ class MqttConfig:
     """Sessions, connected or not. When there are more, the one that has been away longest is dropped."""
     most_waiting: int = 1_000
     """Messages of QoS 1 and 2 that may wait for one client; further ones are dropped and counted."""
+    slow_clients: Literal["drop", "disconnect"] = "drop"
+    """What becomes of a client that takes less than it is sent: messages are dropped for it, or with the
+    first of them it is disconnected too. Both are counted."""
     most_subscriptions: int = 1_000
     """Filters of one client; further ones are refused as "quota exceeded"."""
     longest_expiry: float = 7 * 24 * 3600.0
@@ -49,6 +52,8 @@ class MqttConfig:
         for name in ("receive_maximum", "longest_keep_alive"):
             if not 1 <= getattr(self, name) <= 65_535:
                 raise UsageError(f"{name} is 1 to 65,535, not {getattr(self, name)}")
+        if self.slow_clients not in ("drop", "disconnect"):
+            raise UsageError(f'slow_clients is "drop" or "disconnect", not {self.slow_clients!r}')
         if not 0 <= self.topic_aliases <= 65_535:
             raise UsageError(f"topic_aliases is 0 to 65,535, not {self.topic_aliases}")
         least_one = ("most_clients", "most_sessions", "most_waiting", "most_subscriptions")

@@ -51,6 +51,10 @@ class Client(Protocol):
         """As `send`, a packet that is encoded already."""
         ...
 
+    def fell_behind(self) -> None:
+        """A message was dropped, since the client does not take what it is sent."""
+        ...
+
     @property
     def has_aliases(self) -> bool:
         """Topics are replaced by numbers that are this client's alone."""
@@ -194,6 +198,7 @@ class Session:
                 self._drop("not_connected")
             elif self.client.is_full:
                 self._drop("slow_client")
+                self.client.fell_behind()
             else:
                 self._send(outgoing, 0)
         elif outgoing.key in self._keyed:
@@ -202,6 +207,8 @@ class Session:
             self._send_recalled(outgoing)
         elif len(self._waiting or ()) >= self._most_waiting and outgoing.done is None:
             self._drop("session_full")
+            if self.client is not None:
+                self.client.fell_behind()
         else:
             self._note_key(outgoing.key, outgoing)
             if self._waiting is None:

@@ -460,6 +460,25 @@ def test_doors_agree_which_of_them_gives_a_message_to_a_member_of_a_group() -> N
         doors[b"one"].heard(b"hostile", said)
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("policy", ["drop", "disconnect"])
+def test_a_slow_client_misses_messages_or_is_disconnected(policy: str, qos: int) -> None:
+    door = Door(slow_clients=policy, most_waiting=2)
+    slow, writer = door.client("slow"), door.client("writer")
+    slow.subscribe("a")
+    slow.is_full = True
+    for number in range(4):
+        writer.send(Publish("a", b"%d" % number, qos, packet_id=number + 1 if qos else 0))
+    assert slow.is_closed is (policy == "disconnect")
+    assert door.dropped("session_full" if qos else "slow_client") >= 1
+    assert door.dropped("client_quota_exceeded") == (policy == "disconnect")
+    slow.is_full = False
+    writer.send(Publish("a", b"last", qos, packet_id=9 if qos else 0))
+    if policy == "drop":
+        slow.connection.writable()
+        assert slow.payloads() == ([b"0", b"1"] if qos else [b"last"])
+
+
 def test_topic_aliases_both_ways() -> None:
     door = Door(topic_aliases=1)
     reader = door.client("reader", properties={"topic_alias_maximum": 5})
