@@ -40,6 +40,8 @@ GRID_JOBS = 3
 """How much more a job of a large grid holds: a commit costs about a second."""
 ROW_SECONDS = 3e-4
 """What a row costs beside its work: the experiment is made, named, and its results become rows."""
+CANCELLED = "SPARK_JOB_CANCELLED"
+"""In what Spark says of a job that somebody ended, as by Ctrl-C: no row is to blame."""
 SAMPLE = 200
 """How many experiments of a grid are looked at to guess what it costs."""
 
@@ -260,7 +262,7 @@ def _run(spark: SparkSession, job: Job, store: ResultStore, processes: bool) -> 
     try:
         failed = dict(store.append(job.results(spark, store, processes)))
     except (Py4JJavaError, PySparkException) as error:
-        if not _answers(spark):
+        if CANCELLED in str(error) or not _answers(spark):
             raise
         if job.rows == 1:
             return [_give_up(spark, job.first(), f"Spark gave up: {_reason(error)}", store)]

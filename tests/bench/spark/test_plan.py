@@ -7,10 +7,12 @@ from collections.abc import Callable
 from unittest.mock import MagicMock
 
 import pytest
+from pyspark.errors import PySparkException
 
 from bench import runs
 from bench.experiment import Experiment
 from bench.progress import GOING, Progress, ProgressLine, Watch, estimated_seconds
+from bench.spark import execute
 from bench.spark.execute import JOB_SECONDS_PER_CORE, LONG_ROW_SECONDS, plan
 from bench.suites import find_suite
 from tests.bench.report.synthetic import aggregates
@@ -22,6 +24,16 @@ def test_every_experiment_is_in_exactly_one_job() -> None:
         experiment.id for job in plan(experiments, cores=2) for experiment in job.experiments
     ]
     assert sorted(planned) == sorted(experiment.id for experiment in experiments)
+
+
+def test_a_run_that_is_interrupted_is_not_tried_again_in_halves() -> None:
+    said = "[SPARK_JOB_CANCELLED] Job 7 cancelled as part of cancellation of all jobs"
+    spark, store, job = MagicMock(), MagicMock(), MagicMock(rows=8)
+    spark.range.return_value.count.return_value = 1  # the session goes on
+    store.append.side_effect = PySparkException(said)
+    with pytest.raises(PySparkException, match="SPARK_JOB_CANCELLED"):
+        execute._run(spark, job, store, False)
+    job.halves.assert_not_called()
 
 
 def test_thousands_of_tiny_rows_become_a_few_tasks() -> None:
