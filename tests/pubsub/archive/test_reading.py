@@ -146,6 +146,33 @@ def test_an_event_that_is_published_again_under_its_name_is_stored_once(loss: fl
     play(main, loss=loss, latency=Latency.uniform(0.001, 0.01))
 
 
+def test_an_event_that_comes_twice_in_one_message_is_stored_once() -> None:
+    async def main(world: World) -> None:
+        archive, node = await world.archive("/soccer"), await world.node()
+        await node.publish_in_run("/soccer", b"batch 00", 1, ["first"])  # the archive is known
+        twice = (node.publish_in_run("/soccer", b"batch 01", 1, ["once"]) for _ in range(2))
+        await asyncio.gather(*twice)
+        data, _ = await read(reader_of(await world.node(), archive))
+        assert sorted(map(str, data)) == ["first", "once"]
+
+    play(main)
+
+
+def test_what_is_kept_goes_to_the_archive_and_to_nobody_else() -> None:
+    async def main(world: World) -> None:
+        archive, node = await world.archive("/soccer"), await world.node()
+        live = await (await world.node()).subscribe("/soccer").__aenter__()
+        for number in range(3):
+            outcome = await node.keep("/soccer", number)
+            assert outcome.is_safe
+        await node.publish("/soccer", "live")
+        assert (await anext(live)).data == "live"
+        data, _ = await read(reader_of(await world.node(), archive))
+        assert [one for one in data if one != "live"] == [0, 1, 2]
+
+    play(main)
+
+
 def test_the_name_of_a_run_has_eight_bytes() -> None:
     async def main(world: World) -> None:
         node = await world.node()
