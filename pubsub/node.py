@@ -17,16 +17,14 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from overlay.contact import Address, Contact, PeerId
-from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.metrics import Metrics
-from overlay.wire import WireError
 from pubsub.archive.protocol.config import DEADLINE
 from pubsub.attach import Attachment, attach
 from pubsub.camcast.community import Services
@@ -36,11 +34,11 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
-from pubsub.event import DATA_LIMIT, LAST_NUMBER, RUN_BYTES, Event, Head, pack_data
-from pubsub.gate import Gate
-from pubsub.publishing import EVENTS_A_BLOCK, Outlet, OwnRuns, Receipt
-from pubsub.reliable.batches import batches
-from pubsub.rights import REVOCATIONS, Action, RightError
+from pubsub.event import Event, pack_data
+from pubsub.protection import Protection
+from pubsub.publications import AnyTopic, Options, Publications, Wait
+from pubsub.publishing import Outlet, OwnRuns, Receipt
+from pubsub.rights import REVOCATIONS, Action
 from pubsub.sending import EventLink
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic
@@ -50,24 +48,18 @@ from pubsub.validation import Validation
 if TYPE_CHECKING:  # these services are imported when a node first uses them
     from pubsub.archive.durability import Durability, LocalArchive
     from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
-    from pubsub.archive.publishing import DurableOutcome, DurablePublishing
+    from pubsub.archive.publishing import DurableOutcome
     from pubsub.collections.node_collections import C, NodeCollections
     from pubsub.requests import Requests, Serving
-    from pubsub.secrets import Secrets
     from pubsub.telemetry import Telemetry
     from pubsub.threads import ThreadsafeNode
 
-Wait = Literal["sent", "acked", "safe"]
-AnyTopic = str | type | Topic
 E = TypeVar("E", bound=Event)
 
 DEFAULT_QUEUE = 10_000
 
 COLLECTION_CODES = range(0x60, 0x70)
 """The codes of messages between collections (see `overlay.wire`)."""
-
-MOST_OUTLETS = 65_536
-"""Names of topics that are known without a look at the topic itself."""
 
 
 class Node:
@@ -80,7 +72,6 @@ class Node:
         self.config = config_of(settings)
         self.metrics = Metrics()
         self._outlets: dict[AnyTopic, Outlet] = {}
-        """Where events are published, by the topic as callers name it."""
         self._attachment: Attachment | None = None
         self._finish: Finish | None = None
         self._trace: Trace | None = None
@@ -89,7 +80,6 @@ class Node:
         self._durability: Durability | None = None
         self._collections: NodeCollections | None = None
         self._requests: Requests | None = None
-        self._secrets: Secrets | None = None
         self.callbacks = Callbacks()
         """Tasks that end with this node."""
         self.reporting: dict[str, Callable[[], dict[str, Any]]] = {}
@@ -128,7 +118,6 @@ class Node:
             config.validators, config.signatures, None if gate is None else gate.authority
         )
         """What this node asks of events before it delivers or forwards them."""
-        self._run = entropy().randbytes(RUN_BYTES)
         signer = attachment.identity if config.signatures else None
         self._drops = EventDrops(self.metrics, self._trace)
         self._deliveries = Deliveries(self.metrics, self._trace)
@@ -169,11 +158,13 @@ class Node:
             )
         self._process = Process(services, config.parameters)
         self._topics = JoinedTopics(self._process, config, self._link, self._drops)
+        self._publications = Publications(
+            config, self._topics, self._link, self._durable, self.telemetry
+        )
+        self._outlets = self._publications.outlets
         attachment.serve(self._process)
         self._answer_reports(attachment)
-        if gate is not None:
-            self._hear_revocations(gate)
-            self._share_keys(attachment, gate)
+        self._protection = Protection(attachment, self._process, self._topics, self.metrics)
         return self
 
     def _answer_reports(self, attachment: Attachment) -> None:
@@ -186,37 +177,6 @@ class Node:
         if attachment.gate is not None:
             attachment.gate.require({AskReport: may_ask})
 
-    def _hear_revocations(self, gate: Gate) -> None:
-        """Be in the topic of revocations for good, and compare what is known with its members."""
-        gate.authority.revocations_changed.append(self._process.rights_changed)
-        joined = self._topics.join(Topic.of(REVOCATIONS))
-        joined.always = True
-        community = joined.community
-        community.when_ready(lambda: gate.compare_with(lambda: community.table))
-
-    def _share_keys(self, attachment: Attachment, gate: Gate) -> None:
-        """Give the keys of encrypted topics to those with the right; only sessions prove who asks."""
-        sessions = attachment.runtime.endpoint.sessions
-        if sessions is None:
-            return
-        from pubsub.secrets import AskKey, GiveKey, Secrets, may_ask
-
-        def peers(publisher: PeerId) -> list[Contact]:
-            tables = [community.table for community in self._process.communities.values()]
-            known = [peer for table in tables for peer in table]
-            return [peer for peer in sessions.peers if peer.id == publisher] + known
-
-        self._secrets = Secrets(
-            attachment.control,
-            entropy(),
-            lambda: gate.authority.revocations_digest,
-            peers,
-            self.metrics,
-        )
-        attachment.runtime.on(AskKey, self._secrets.receive_ask)
-        attachment.runtime.on(GiveKey, self._secrets.receive_key)
-        gate.require({AskKey: may_ask})
-
     async def decrypted(self, events: AsyncIterable[E]) -> AsyncIterator[E]:
         """Events of a subscription, durable or not, with the data of those that were published with
         `encrypt=True` in the clear; all others as they are.
@@ -224,45 +184,22 @@ class Node:
         An event whose key this node has not yet waits for it, and those behind it. An event that this node
         cannot read is left out and counted (`secret_keys`): it has no right to subscribe to the topic, or
         nobody is left who has the key."""
-        secrets = self._encryption()
-        async for event in events:
-            topic, publisher = event.topic, event.publisher
-            if not secrets.is_known(topic, event.data):
-                come = asyncio.Event()
-                secrets.want(topic, publisher, event.data, come.set)
-                await come.wait()
-            try:
-                event.data = secrets.open(topic, publisher, event.data)
-            except WireError as error:
-                secrets.count(error.reason)
-            else:
-                yield event
-
-    def _encryption(self) -> Secrets:
         self._attached()
-        if self._secrets is None:
-            raise UsageError(
-                "encryption needs a network key and an authority (keys=, authority=): without them it is not "
-                "known who may read"
-            )
-        return self._secrets
+        async for event in self._protection.opened(events):
+            yield event
 
     def check_right(self, action: Action, topic: str) -> None:
         """`RightError` unless this node may do this on the topic; without an authority all may."""
-        gate = self._attached().gate
-        if gate is not None:
-            gate.own.check(action, topic)
+        self._attached()
+        self._protection.check(action, topic)
 
     async def revoke(self, revocation: bytes) -> int:
         """Publish that a right was taken back: what `pubsub.rights.revoke` makes, or `camcast right revoke`.
 
         It returns when those that this node knows have it, with their number; they pass it on. `RightError`
         when it is not valid in this network."""
-        gate = self._attached().gate
-        if gate is None or not gate.authority.take_back(revocation):
-            raise RightError(
-                "this is not a valid revocation in this network: who granted the right signs it"
-            )
+        self._attached()
+        self._protection.take_back(revocation)
         receipt = await self.publish(REVOCATIONS, revocation, wait="acked")
         return receipt.acknowledged
 
@@ -288,8 +225,7 @@ class Node:
             ending.push_async_callback(attachment.close)
             ending.callback(self._process.close)
             ending.callback(self._topics.close)
-            if self._secrets is not None:
-                ending.callback(self._secrets.stop)
+            ending.callback(self._protection.stop)
             if self._requests is not None:
                 ending.callback(self._requests.close)
             if self._durability is not None:
@@ -477,7 +413,8 @@ class Node:
         archives and distributors cannot (see `pubsub.secrets`).
         """
         if encrypt:
-            data = self._encryption().seal(Topic.of(topic).name, data)
+            self._attached()
+            data = self._protection.seal(Topic.of(topic).name, data)
         try:
             outlet = self._outlets.get(topic)
         except TypeError:  # what cannot be a key is not a topic either, as is said below
@@ -496,10 +433,8 @@ class Node:
             if self._link.is_pace_due:
                 await self._link.pace()
             return receipt
-        with self._span(topic) as trace:
-            return await self._publish_with(
-                topic, data, wait, durable, copies, deadline, upward, dissemination, trace
-            )
+        options = Options(wait, durable, copies, deadline, upward, dissemination)
+        return await self._open_publications().publish(topic, data, options)
 
     def publish_now(self, topic: str, data: Any) -> Receipt | None:
         """As `publish` without options, where nothing has to be waited for; None where something has, and
@@ -516,20 +451,7 @@ class Node:
 
         It comes to durable subscriptions. `NoArchiveFound`, `NoRoom` or `ArchiveError` when that takes more
         than `deadline` seconds; it may become safe after all."""
-        from pubsub.archive.errors import ArchiveError
-
-        packed = pack_data(data)
-        known = self._check_topic(topic, packed)
-        end = asyncio.get_running_loop().time() + deadline
-        publishing = await self._durable().publishers.open(known, 1, deadline)
-        self._link.check_right(known)
-        block = self._link.make_kept(known, packed)
-        outcome = publishing.add(block.encoded, block.signature, 1)
-        try:
-            await outcome.wait_safe(end - asyncio.get_running_loop().time())
-        except TimeoutError:
-            raise ArchiveError(f"{outcome} is not known to be safe after {deadline:g} s") from None
-        return outcome
+        return await self._open_publications().keep(topic, data, deadline)
 
     async def publish_many(
         self,
@@ -548,87 +470,22 @@ class Node:
         The events leave in as few blocks as they fit, and publishing is paced like anything else. With
         `wait="acked"` or "safe" it returns when this is so of all events; "safe" is what `durable` ones wait
         for unless told otherwise. `deadline`: seconds for all of them together."""
+        options = Options(wait, durable, copies, deadline, upward, dissemination)
         if durable:
-            with self._span(topic) as trace:
-                return await self._publish_many_durable(
-                    topic, data, wait or "safe", copies, deadline, upward, dissemination, trace
-                )
-        if copies is not None or deadline is not None:
-            raise UsageError(
-                "copies and deadline go with durable=True: no archive is sent these events"
-            )
+            return await self._open_publications().publish_many_durable(topic, data, options)
+        options.check(self.config.links)
         receipts: list[Receipt] = []
         for one in data:
             receipt = await self.publish(topic, one, upward=upward, dissemination=dissemination)
             receipts.append(receipt)
-        if wait is not None:
-            self._check_options(wait, False, upward, dissemination)
         for receipt in receipts if wait == "acked" else ():
             await receipt.wait_settled()
         return receipts
 
-    async def _publish_many_durable(
-        self,
-        topic: AnyTopic,
-        data: Iterable[Any],
-        wait: Wait,
-        copies: int | None,
-        deadline: float | None,
-        upward: float | None,
-        dissemination: DisseminationKind | None,
-        trace: bytes,
-    ) -> list[Receipt]:
-        from pubsub.archive.publishing import wait_until_safe
-
-        self._check_options(wait, True, upward, dissemination)
-        copies = 1 if copies is None else copies
-        deadline = DEADLINE if deadline is None else deadline
-        now = asyncio.get_running_loop().time
-        end = now() + deadline
-        eager = None if dissemination is None else dissemination == "eager"
-        known = self._check_topic(topic, b"")
-        publishers = self._durable().publishers
-        receipts: list[Receipt] = []
-        publishing: DurablePublishing | None = None
-        for one in data:
-            packed = pack_data(one)
-            self._link.check_fits(known, packed)
-            if publishing is None or not publishing.core.has_room:
-                publishing = await publishers.open(known, copies, max(end - now(), 1e-3))
-                outlet, joined = await self._ready_outlet(known)
-                head = outlet.head(None if upward is None else float(upward), eager, trace)
-            receipt = outlet.add(packed, head, joined)
-            receipts.append(receipt)
-            self._archive(receipt, publishing, head, packed, copies)
-            if self._topics.has_blocking:
-                outlet.close()
-            if self._link.is_pace_due:
-                await self._link.pace()
-                publishing = None  # anything may have happened meanwhile
-        for receipt in receipts:
-            if wait == "safe":
-                await wait_until_safe(receipt, deadline, end - now())
-            elif wait == "acked":
-                await receipt.wait_settled()
-        return receipts
-
-    def _archive(
-        self,
-        receipt: Receipt,
-        publishing: DurablePublishing,
-        head: Head,
-        packed: bytes,
-        copies: int,
-    ) -> None:
-        """Send an event that is being published to its archive too, as a block of one, signed alone."""
-        alone = self._link.make(receipt.source, receipt.sequence, head, (packed,))
-        receipt.durable = publishing.add(alone.encoded, alone.signature, copies)
-
     def may_repeat(self) -> None:
         """Durable events of this node may have been archived before, published by whichever node: archives
         are to know them by their ids. Call it before the node publishes anything durable."""
-        self._attached()
-        self._durable().publishers.repeats = True
+        self._open_publications().may_repeat()
 
     async def publish_in_run(
         self,
@@ -648,139 +505,12 @@ class Node:
         an archive does not store an event twice that has the same run and number, whichever node publishes
         it. That holds if the node has published nothing durable in another way before. What else is published
         in the topic meanwhile goes on in its own run."""
-        from pubsub.archive.publishing import wait_until_safe
+        options = Options(None, durable, copies, deadline)
+        return await self._open_publications().publish_in_run(topic, run, first, data, options)
 
-        if not isinstance(run, bytes) or len(run) != RUN_BYTES:
-            raise UsageError(f"the name of a run is {RUN_BYTES} bytes, not {run!r}")
-        if not 0 < first < LAST_NUMBER - len(data):
-            raise UsageError(f"the events of a run are numbered from 1 on, not from {first!r}")
-        copies = 1 if copies is None else copies
-        deadline = DEADLINE if deadline is None else deadline
-        now = asyncio.get_running_loop().time
-        end = now() + deadline
-        self.may_repeat()
-        known = self._topics.as_known(Topic.of(topic))
-        packed = [pack_data(one) for one in data]
-        for one in packed:
-            self._link.check_fits(known, one)
-        publishers = self._durable().publishers
-        receipts: list[Receipt] = []
-        publishing: DurablePublishing | None = None
-        for part in batches(packed, len, DATA_LIMIT, EVENTS_A_BLOCK):
-            if durable:
-                publishing = await publishers.open(known, copies, max(end - now(), 1e-3))
-            outlet, joined = await self._ready_outlet(known)
-            added = outlet.add_in_run(run, first + len(receipts), part, joined)
-            if publishing is not None:
-                head = outlet.head(None, None)
-                for receipt, one in zip(added, part, strict=True):
-                    self._archive(receipt, publishing, head, one, copies)
-            receipts += added
-            if self._link.is_pace_due:
-                await self._link.pace()
-        for receipt in receipts:
-            if receipt.durable is not None:
-                await wait_until_safe(receipt, deadline, end - now())
-            else:
-                await receipt.wait_sent()
-        return receipts
-
-    async def _publish_with(
-        self,
-        topic: AnyTopic,
-        data: Any,
-        wait: Wait | None,
-        durable: bool,
-        copies: int | None,
-        deadline: float | None,
-        upward: float | None,
-        dissemination: DisseminationKind | None,
-        trace: bytes,
-    ) -> Receipt:
-        """Publish an event that says more than others, or has to wait for its topic."""
-        asked = wait
-        wait = wait or ("safe" if durable else "sent")
-        self._check_options(wait, durable, upward, dissemination)
-        if not durable and (copies is not None or deadline is not None):
-            name = "deadline" if copies is None else "copies"
-            raise UsageError(f"{name} goes with durable=True: no archive is sent this event")
-        packed = pack_data(data)
-        publishing: DurablePublishing | None = None
-        copies = 1 if copies is None else copies
-        deadline = DEADLINE if deadline is None else deadline
-        known = self._check_topic(topic, packed)
-        end = asyncio.get_running_loop().time() + deadline
-        if durable:
-            publishing = await self._durable().publishers.open(known, copies, deadline)
-        outlet, joined = await self._ready_outlet(known)
-        flows = outlet.is_open
-        eager = None if dissemination is None else dissemination == "eager"
-        head = outlet.head(None if upward is None else float(upward), eager, trace)
-        receipt = outlet.add(packed, head, joined)
-        if publishing is not None:
-            self._archive(receipt, publishing, head, packed, copies)
-        if self._topics.has_blocking:
-            outlet.close()  # the next publisher sees what this event takes of the room
-        if self._link.is_pace_due:
-            await self._link.pace()
-        if wait == "acked":
-            await receipt.wait_settled()
-        elif asked == "sent" or not flows:
-            await receipt.wait_sent()
-        if wait == "safe":
-            from pubsub.archive.publishing import wait_until_safe
-
-            await wait_until_safe(receipt, deadline, end - asyncio.get_running_loop().time())
-        self._open_outlet(topic, outlet)
-        return receipt
-
-    def _check_topic(self, topic: AnyTopic, packed: bytes) -> Topic:
-        """The topic as it is known here, after a check that the data can travel in it."""
+    def _open_publications(self) -> Publications:
         self._attached()
-        known = self._topics.as_known(Topic.of(topic))
-        self._link.check_fits(known, packed)
-        return known
-
-    async def _ready_outlet(self, topic: Topic) -> tuple[Outlet, tuple[str, ...]]:
-        """Where events of the topic are published, once it is joined; and what was joined for it."""
-        joined_now = () if self._topics.get(topic.name) is not None else (topic.name,)
-        joined = self._topics.join(topic)
-        if not self._topics.may_publish(joined):
-            await self._topics.wait_to_publish(joined)
-        return joined.outlet, joined_now
-
-    def _span(self, topic: AnyTopic) -> AbstractContextManager[bytes]:
-        """What is said of a trace in events that are published within it."""
-        return nullcontext(b"") if self.telemetry is None else self.telemetry.publishing(topic)
-
-    def _open_outlet(self, topic: AnyTopic, outlet: Outlet) -> None:
-        """Have further events of the topic published without a detour, if they need not wait and have no
-        span of their own."""
-        if self.telemetry is not None:
-            return
-        joined = self._topics.get(outlet.topic.name)
-        if joined is not None and joined.outlet is outlet and self._topics.may_publish(joined):
-            outlet.is_open = True
-            if len(self._outlets) >= MOST_OUTLETS:
-                self._outlets.clear()
-            self._outlets[topic] = outlet
-
-    def _check_options(
-        self,
-        wait: Wait,
-        durable: bool,
-        upward: float | None,
-        dissemination: DisseminationKind | None,
-    ) -> None:
-        if wait not in ("sent", "acked", "safe") or (wait == "safe" and not durable):
-            raise UsageError(f'wait is "sent", "acked", or with durable=True "safe", not {wait!r}')
-        if wait == "acked" and self.config.links == "datagram":
-            raise UsageError('wait="acked" needs links="channel": datagrams are not acknowledged')
-        is_number = isinstance(upward, int | float) and not isinstance(upward, bool)
-        if upward is not None and not (is_number and 0 <= upward <= 1):
-            raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
-        if dissemination not in (None, "eager", "lazy"):
-            raise UsageError(f'dissemination is "eager" or "lazy", not {dissemination!r}')
+        return self._publications
 
     async def stop_publishing(self, topic: str | type | Topic) -> None:
         """Leave a topic's community that this node is in for publishing only."""
@@ -828,7 +558,7 @@ class Node:
             "mode": self.config.mode,
             "links": self.config.links,
             "protection": self._attached().runtime.endpoint.protection(),
-            "rights": self._describe_rights(),
+            "rights": self._protection.describe(),
             "communities": self._topics.describe(),
             "counters": self.metrics.as_dict(),
             **({} if self.archive is None else {"archive": self.archive.status()}),
@@ -848,18 +578,6 @@ class Node:
             if kept["failure"]:
                 found.append(f"the archive of {name} has failed: {kept['failure']}")
         return found
-
-    def _describe_rights(self) -> dict[str, Any] | None:
-        """The authority, what this node holds, what peers have shown and what was taken back; None without
-        an authority."""
-        gate = self._attached().gate
-        if gate is None:
-            return None
-        return {
-            "authority": [key.hex() for key in self.config.authority],
-            "key": self._attached().identity.public_key.hex(),
-            **gate.describe(),
-        }
 
     async def archives_of(self, topic: Topic) -> tuple[str, tuple[Contact, ...]]:
         """The nearest managed topic that includes this one, and its archives; none where there is none."""

@@ -230,7 +230,7 @@ class Authority:
     def __init__(self, keys: Sequence[bytes], now: Callable[[], float]) -> None:
         if not keys or any(len(key) != PUBLIC_KEY_BYTES for key in keys):
             raise RightError(f"an authority has public keys of {PUBLIC_KEY_BYTES} bytes each")
-        self._keys = tuple(keys)
+        self.keys = tuple(keys)
         self._now = now
         self._checked: OrderedDict[bytes, tuple[Right, tuple[bytes, ...]]] = OrderedDict()
         """Rights whose signatures are good, with the names of all their beginnings."""
@@ -270,7 +270,7 @@ class Authority:
             body = grant.packed()
             end = start + len(body)
             signature = right.packed[end : end + SIGNATURE_BYTES]
-            signers = self._keys if before is None else (before.holder,)
+            signers = self.keys if before is None else (before.holder,)
             signed = _to_sign(right.packed[:start], body)
             if not any(verify(key, signed, signature) for key in signers):
                 raise RightError("a signature in the right is not that of who granted it")
@@ -328,7 +328,7 @@ class Authority:
         packed = revocation[_REVOCATION_HEAD:]
         right, _ = self._with_good_signatures(packed)
         granters = [grant.holder for grant in right.grants[:-1]]
-        if signer not in self._keys and signer not in granters:
+        if signer not in self.keys and signer not in granters:
             raise RightError("who takes the right back has not granted it")
         signature = revocation[PUBLIC_KEY_BYTES:_REVOCATION_HEAD]
         if not verify(signer, _TAKEN_BACK + packed, signature):
@@ -339,8 +339,8 @@ class Authority:
         now = self._now()
         for name in [n for n, one in self._revoked.items() if now > one.until + CLOCK_SLACK]:
             del self._revoked[name]
-        of_holders = {n: one for n, one in self._revoked.items() if one.signer not in self._keys}
-        if signer not in self._keys:
+        of_holders = {n: one for n, one in self._revoked.items() if one.signer not in self.keys}
+        if signer not in self.keys:
             of_signer = sum(one.signer == signer for one in of_holders.values())
             if of_signer >= MOST_OF_HOLDER:
                 return False

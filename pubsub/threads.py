@@ -28,7 +28,8 @@ from overlay.errors import ClosedError, UsageError
 from overlay.loops import new_loop
 from pubsub.config import NodeSettings
 from pubsub.event import Event
-from pubsub.node import AnyTopic, Node
+from pubsub.node import Node
+from pubsub.publications import AnyTopic
 from pubsub.publishing import Receipt
 from pubsub.subscription import Subscription
 from pubsub.topic import Pattern

@@ -20,7 +20,8 @@ from pubsub.cli.options import (
 )
 from pubsub.cli.terminal import input_lines, run
 from pubsub.cli.via_distributors import add_distributor_options, publish_messages
-from pubsub.node import Node, Wait
+from pubsub.node import Node
+from pubsub.publications import Wait
 from pubsub.publishing import Receipt
 
 

@@ -98,11 +98,11 @@ def test_who_lost_the_right_cannot_read_what_comes_later(seed: int) -> None:
             await asyncio.sleep(2.0)
             assert others_read == ["before", "after"]
             # Somebody hands it the event all the same: nobody gives it the key.
-            topic, name = next(reversed(other._secrets._known))  # type: ignore[union-attr]
+            topic, name = next(reversed(other._protection.secrets._known))  # type: ignore[union-attr]
             sealed = {"camcast.key": name, "camcast.sealed": bytes(40)}
-            reader._secrets.want(topic, writer.id, sealed, lambda: None)  # type: ignore[union-attr]
+            reader._protection.secrets.want(topic, writer.id, sealed, lambda: None)  # type: ignore[union-attr]
             await asyncio.sleep(ASK_AGAIN_SECONDS)
-            assert (topic, name) not in reader._secrets._known  # type: ignore[union-attr]
+            assert (topic, name) not in reader._protection.secrets._known  # type: ignore[union-attr]
             assert read == ["before"]
 
     play(main, seed=seed)
@@ -112,8 +112,8 @@ def test_a_member_without_the_right_is_given_no_key() -> None:
     async def main(party: Party) -> None:
         writer = await party.node(WRITER, TO_WRITE.packed)
         mallory = await party.node(MALLORY, right_of(MALLORY, Action.SUBSCRIBE, "/tennis").packed)
-        sealed = writer._secrets.seal(TOPIC, SECRET)  # type: ignore[union-attr]
-        secrets = mallory._secrets
+        sealed = writer._protection.secrets.seal(TOPIC, SECRET)  # type: ignore[union-attr]
+        secrets = mallory._protection.secrets
         assert secrets is not None
         secrets._peers = lambda publisher: [writer.attachment.contact]
         done = asyncio.Event()
