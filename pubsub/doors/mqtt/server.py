@@ -264,6 +264,20 @@ class _SocketLink:
         self._size += len(data)
         self.packets.put_nowait(data)
 
+    async def next(self) -> bytes | None:
+        """What waits to be written, as one message; None at the end."""
+        data = await self.packets.get()
+        if data is None or self.packets.empty():
+            return data
+        gathered = [data]
+        while not self.packets.empty():
+            more = self.packets.get_nowait()
+            if more is None:
+                self.packets.put_nowait(None)  # the end comes behind this
+                break
+            gathered.append(more)
+        return b"".join(gathered)
+
     def written(self, data: bytes) -> None:
         was_full = self.is_full
         self._size -= len(data)
@@ -282,7 +296,7 @@ async def _serve_socket(hub: Hub, socket: Any) -> None:
 
     async def write() -> None:
         with suppress(ConnectionError):
-            while (data := await link.packets.get()) is not None:
+            while (data := await link.next()) is not None:
                 await socket.send_bytes(data)
                 link.written(data)
         await socket.close()
@@ -293,6 +307,8 @@ async def _serve_socket(hub: Hub, socket: Any) -> None:
             if message.type is not WSMsgType.BINARY:
                 break
             link.connection.feed(message.data)
+            while link.connection.pending >= MOST_PENDING:  # noqa: ASYNC110 (as over TCP)
+                await asyncio.sleep(0.01)
     finally:
         link.connection.lost()
         await writing
