@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pubsub.cli import main, via_distributors
+from pubsub import distributors
+from pubsub.cli import main
 from pubsub.distributors import Subscriber
 
 A, B = "127.0.0.1:9", "127.0.0.1:10"
@@ -30,8 +31,8 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError(f"the command goes on with {settings}")
 
     monkeypatch.setattr("pubsub.node.Node.__aenter__", run)
-    monkeypatch.setattr(via_distributors, "Subscriber", run)
-    monkeypatch.setattr(via_distributors, "Publisher", run)
+    monkeypatch.setattr(distributors, "Subscriber", run)
+    monkeypatch.setattr(distributors, "Publisher", run)
     monkeypatch.setattr("pubsub.cli.distributor.Distributor", run)
 
 
@@ -151,7 +152,7 @@ def test_what_a_file_says_of_a_node_reaches_a_light_client_as_far_as_it_can(
         made.append(Subscriber(**settings))
         raise Stop
 
-    monkeypatch.setattr(via_distributors, "Subscriber", make)
+    monkeypatch.setattr(distributors, "Subscriber", make)
     with pytest.raises(Stop):
         main(["subscribe", "ticker", *VIA, "--config", str(file)])
     assert made[0]._runtime_config.endpoint.datagram_size == 1234
