@@ -452,7 +452,7 @@ ATTACKS: dict[str, Callable[[Arena], Awaitable[None]]] = {
 
 OPEN: dict[str, Any] = {"keys": []}
 NO_REPAIR = {"parameters": Parameters(fetch_delay=1000.0)}
-FEW_CHANNELS = {"channel": ChannelConfig(max_channels=40, max_half_open=16)}
+FEW_CHANNELS = {"channel": ChannelConfig(max_channels=32, max_half_open=16)}
 SCAMP = {"mode": "semi-structured"}
 CASES = (
     Case("censor", "events are named and fetched"),
