@@ -53,7 +53,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             listen=program.listen, identity=program.identity, bootstrap=[storm.first_address]
         ) as node:
             while not is_over:
-                await asyncio.sleep(storm.chance.uniform(0.2, 1.6))
+                await asyncio.sleep(storm.chance.uniform(0.1, 1.0))
                 number = tried[program.name] = tried.get(program.name, 0) + 1
                 data = [program.name, number, program.lives]
                 try:

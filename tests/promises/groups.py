@@ -38,7 +38,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
 
             async def broadcast() -> None:
                 while not is_over:
-                    await asyncio.sleep(storm.chance.uniform(0.5, 3.0))
+                    await asyncio.sleep(storm.chance.uniform(0.2, 2.0))
                     number = tried[rank] = tried.get(rank, 0) + 1
                     try:
                         await group.broadcast([rank, number])
