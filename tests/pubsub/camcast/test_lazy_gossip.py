@@ -317,7 +317,9 @@ class AnnouncesToAnyone(LazyGossip):
 
 @pytest.mark.parametrize("mutant", [LazyGossip, NeverFetches, NeverAnnounces, KeepsNothing])
 def test_only_a_version_that_cannot_repair_the_tree_is_caught(mutant: type[LazyGossip]) -> None:
-    troupe = community(16, 30, mutant)
+    """With half of the members gone, somebody is left without a living holder in one of ten networks: this is
+    another one."""
+    troupe = community(101, 30, mutant)
     members = troupe.members(TOPIC)
     publish_many(troupe, members[0], 10, pause=0.5)
     troupe.crash(*members[5:20])
