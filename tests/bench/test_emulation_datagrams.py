@@ -32,7 +32,6 @@ def test_every_datagram_of_two_nodes_has_a_name() -> None:
         "Ping",
         "FindNode",
         "Query",
-        "AnnounceBlocks",
         "CheckAnswer",
         "Copy",
         "channel ack",
