@@ -113,12 +113,18 @@ class Node:
         attachment.runtime.start_on(COLLECTION_CODES, self._start_collections)
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
-        gate = attachment.gate
+        self._start(attachment)
+        self._answer_reports(attachment)
+        self._protection = Protection(attachment, self._process, self._topics, self.metrics)
+        return self
+
+    def _start(self, attachment: Attachment) -> None:
+        """Make what carries events in and out, from the network to the subscriptions, and let it run."""
+        config, gate = self.config, attachment.gate
         self.validation = Validation(
             config.validators, config.signatures, None if gate is None else gate.authority
         )
         """What this node asks of events before it delivers or forwards them."""
-        signer = attachment.identity if config.signatures else None
         self._drops = EventDrops(self.metrics, self._trace)
         self._deliveries = Deliveries(self.metrics, self._trace)
         if config.telemetry:
@@ -132,11 +138,21 @@ class Node:
             OwnRuns(attachment.contact.id),
             self._drops,
             self.metrics,
-            signer=signer,
+            signer=attachment.identity if config.signatures else None,
             rights=None if gate is None else gate.own,
             block_size=config.block_size,
             traced=config.telemetry,
         )
+        self._process = Process(self._services(attachment), config.parameters)
+        self._topics = JoinedTopics(self._process, config, self._link, self._drops)
+        self._publications = Publications(
+            config, self._topics, self._link, self._durable, self.telemetry
+        )
+        self._outlets = self._publications.outlets
+        attachment.serve(self._process)
+
+    def _services(self, attachment: Attachment) -> Services:
+        """What communities use of this node."""
         services = Services(
             control=attachment.control,
             questions=attachment.questions,
@@ -152,20 +168,12 @@ class Node:
             refusal=self.validation.refusal,
             dissemination=LazyGossip,
         )
-        if gate is not None:
-            services = replace(
-                services, may_receive=lambda peer, topic: gate.may(peer, Action.SUBSCRIBE, topic)
-            )
-        self._process = Process(services, config.parameters)
-        self._topics = JoinedTopics(self._process, config, self._link, self._drops)
-        self._publications = Publications(
-            config, self._topics, self._link, self._durable, self.telemetry
+        gate = attachment.gate
+        if gate is None:
+            return services
+        return replace(
+            services, may_receive=lambda peer, topic: gate.may(peer, Action.SUBSCRIBE, topic)
         )
-        self._outlets = self._publications.outlets
-        attachment.serve(self._process)
-        self._answer_reports(attachment)
-        self._protection = Protection(attachment, self._process, self._topics, self.metrics)
-        return self
 
     def _answer_reports(self, attachment: Attachment) -> None:
         from pubsub.reports import Answering, AskReport, may_ask, report_of
