@@ -4,23 +4,6 @@ CAMCAST and the three gossip alternatives of the paper, over uniform or SCAMP-bu
 crashed processes, weakly consistent views and lossy channels (sections 3.5, 4.2 and 6.1).
 """
 
-from bench.simulate.runs import simulate, simulate_independently
-from bench.simulate.simulation import (
-    CommunityResult,
-    Failure,
-    Protocol,
-    SimulationResult,
-    SimulationSettings,
-    Tables,
-)
+from bench.simulate.runs import SIMULATED, simulate
 
-__all__ = [
-    "CommunityResult",
-    "Failure",
-    "Protocol",
-    "SimulationResult",
-    "SimulationSettings",
-    "Tables",
-    "simulate",
-    "simulate_independently",
-]
+__all__ = ["SIMULATED", "simulate"]

@@ -37,8 +37,6 @@ UPWARD_LOSSES: Final = 10
 UPWARD_SUSPICIONS: Final = 11
 STREAMS: Final = 12
 """What the numbers of a stream decide."""
-OF_TABLES: Final = (TABLES, SUPER_TABLES, VIEWS, SELECTIONS)
-"""Streams that follow from the seed of the tables, not from that of the run."""
 
 WHOLE: Final = 1 << 64
 
@@ -96,15 +94,14 @@ def derived(seed: int, *parts: int) -> int:
 
 
 @compiled
-def fill_keys(keys: Keys, seed: np.uint64, table_seed: np.uint64, part: int) -> None:
+def fill_keys(keys: Keys, seed: np.uint64, part: int) -> None:
     """The key of every stream, for one part of a run, such as a community."""
     for stream in range(keys.size):
-        source = table_seed if stream in OF_TABLES else seed
-        keys[stream] = mixed(mixed(source + np.uint64(stream) * GOLDEN) + np.uint64(part) * SECOND)
+        keys[stream] = mixed(mixed(seed + np.uint64(stream) * GOLDEN) + np.uint64(part) * SECOND)
 
 
-def stream_keys(seed: int, table_seed: int, part: int) -> Keys:
+def stream_keys(seed: int, part: int) -> Keys:
     """`fill_keys` into an array of its own."""
     keys = np.empty(STREAMS, np.uint64)
-    fill_keys(keys, np.uint64(seed % WHOLE), np.uint64(table_seed % WHOLE), part)
+    fill_keys(keys, np.uint64(seed % WHOLE), part)
     return keys

@@ -1,13 +1,19 @@
-"""A whole dissemination, round after round, for each protocol; and many of them."""
+"""A whole dissemination, round after round, for each protocol.
+
+A *round* carries the event one hop further: the publisher has it in round 0, and a process that receives it
+in round r forwards it in round r + 1.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from bench.experiment import CLUSTERS, Experiment, ExperimentError
+from bench.results import CommunityResult
 from bench.simulate.randomness import (
     CRASHES,
     PUBLISHER,
@@ -33,15 +39,18 @@ from bench.simulate.rounds import (
     gossip,
     gossip_among_all,
 )
-from bench.simulate.simulation import (
-    CommunityResult,
-    Protocol,
-    SimulationResult,
-    SimulationSettings,
-    trimmed,
+from bench.simulate.tables import (
+    LANES,
+    draw_row,
+    further_entries,
+    topic_tables,
+    uniform_fanout,
 )
-from bench.simulate.tables import LANES, draw_row, further_entries, topic_tables
-from overlay.errors import UsageError
+
+SIMULATED = ("camcast", "broadcast", "multicast", "hierarchical")
+"""The protocols that there are rounds of: CAMCAST, and the alternatives (a), (b) and (c) of section 4.2."""
+MOST_PROCESSES = 1 << 31
+MOST_COMMUNITIES = 60
 
 # One event through communities that gossip apart: CAMCAST, and multicast (alternative (b)).
 #
@@ -52,26 +61,30 @@ from overlay.errors import UsageError
 class CommunityRun:
     """One community during a run."""
 
-    def __init__(self, settings: SimulationSettings, level: int) -> None:
-        size = settings.community_sizes[level]
-        self.settings = settings
+    def __init__(
+        self, experiment: Experiment, sizes: tuple[int, ...], level: int, seed: int
+    ) -> None:
+        size = sizes[level]
+        self.experiment = experiment
+        self.sizes = sizes
         self.level = level
-        self.keys = stream_keys(settings.seed, settings.tables_from, level)
+        self.keys = stream_keys(seed, level)
         self.state = np.empty(size + 1, np.uint8)
         self.queue = np.empty(size + 1, np.uint32)
-        self.tables = topic_tables(settings, [size], level)
+        self.tables = topic_tables(experiment, [size], level, seed)
         own = self.tables.fanouts
-        self.fanout = int(own.max()) if len(own) else settings.fanout(size)
-        self.block = np.zeros((max(self.fanout, settings.z, 1), LANES), np.uint32)
+        self.fanout = int(own.max()) if len(own) else uniform_fanout(experiment.c, size)
+        self.block = np.zeros((max(self.fanout, experiment.z, 1), LANES), np.uint32)
         self.words = np.zeros(3 * LANES, np.uint64)
-        self.loss = chance32(settings.loss)
-        self.suspicion = chance32(settings.suspicion)
-        self.link_chance = chance64(settings.link_probability(size))
-        self.entry_chance = chance32(settings.a / settings.z)
-        self.alive = crash(self.state, self.keys[CRASHES], chance64(settings.stillborn))
+        self.loss = chance32(experiment.loss)
+        self.suspicion = chance32(_failed(experiment, "weak"))
+        self.link_chance = chance64(link_probability(experiment, size))
+        self.entry_chance = chance32(experiment.a / experiment.z)
+        crashes = chance64(_failed(experiment, "stillborn"))
+        self.alive = crash(self.state, self.keys[CRASHES], crashes)
         self.head = self.end = self.tail = 0
         self.infections: list[int] = []
-        self.sent = self.sent_upward = self.received = self.from_below = 0
+        self.sent = self.sent_upward = self.received = 0
         self.publisher = -1
 
     def publish(self) -> None:
@@ -122,7 +135,7 @@ class CommunityRun:
             above.state,
             above.queue,
             above.tail,
-            self.settings.z,
+            self.experiment.z,
             self.keys,
             self.link_chance,
             self.entry_chance,
@@ -132,7 +145,6 @@ class CommunityRun:
         )
         self.sent_upward += sent
         above.received += received
-        above.from_below += received
 
     def start_from_outside(self, publisher: int) -> None:
         """Get the event from a publisher of another community, who has a table of this one."""
@@ -146,31 +158,30 @@ class CommunityRun:
         self.tail, arrived = deliver(self.block, 1, count, self.state, self.queue, self.tail)
         self.received += arrived
 
-    def result(self) -> CommunityResult:
+    def result(self, repetition: int) -> CommunityResult:
         """What happened here."""
-        settings, level = self.settings, self.level
-        size = settings.community_sizes[level]
-        own, further = self.tables.entries(size, self.fanout), further_entries(settings, level)
-        return CommunityResult(
-            level=level,
-            processes=size,
+        size = self.sizes[self.level]
+        further = further_entries(self.experiment, self.sizes, self.level)
+        return _result(
+            self.experiment,
+            repetition,
+            self.level,
             alive=self.alive,
-            interested=level >= settings.publish_level,
-            infections=trimmed(self.infections),
-            sent_inside=self.sent,
+            infections=self.infections,
+            sent=self.sent,
             sent_upward=self.sent_upward,
             received=self.received,
-            received_from_below=self.from_below,
-            published_here=self.publisher >= 0,
-            table_entries=own + size * further,
-            largest_tables=self.tables.largest(self.fanout) + further,
+            table_entries=(self.tables.entries(size, self.fanout) + size * further) / size,
+            largest_table=self.tables.largest(self.fanout) + further,
         )
 
 
-def run_communities(settings: SimulationSettings) -> list[CommunityResult]:
+def run_communities(
+    experiment: Experiment, sizes: tuple[int, ...], seed: int
+) -> list[CommunityRun]:
     """Run one event to its end; communities below the publisher's see nothing of it."""
-    runs = [CommunityRun(settings, level) for level in range(len(settings.community_sizes))]
-    concerned = runs[settings.publish_level :]
+    runs = [CommunityRun(experiment, sizes, level, seed) for level in range(len(sizes))]
+    concerned = runs[experiment.publish_level :]
     concerned[0].publish()
     first = True
     while sum([run.begin_round() for run in concerned]):
@@ -178,12 +189,12 @@ def run_communities(settings: SimulationSettings) -> list[CommunityResult]:
             run.gossip()
             if above is None:
                 continue
-            if settings.protocol is Protocol.CAMCAST:
+            if experiment.protocol == "camcast":
                 run.climb(above)
             elif first:
                 above.start_from_outside(concerned[0].publisher)
         first = False
-    return [run.result() for run in runs]
+    return runs
 
 
 # One event to everyone, whatever they are interested in: broadcast and hierarchical broadcast.
@@ -193,33 +204,35 @@ def run_communities(settings: SimulationSettings) -> list[CommunityResult]:
 
 
 class ClusterRun:
-    """All processes during a run."""
+    """All processes during a run: one group, or clusters, each process gossiping in its own and to others."""
 
-    def __init__(self, settings: SimulationSettings) -> None:
-        self.settings = settings
-        self.total = sum(settings.community_sizes)
-        self.clusters = settings.clusters if settings.protocol is Protocol.HIERARCHICAL else 1
-        self.keys = stream_keys(settings.seed, settings.tables_from, 0)
-        self.fanouts = _fanouts(settings, self.total, self.clusters)
-        sizes = cluster_sizes(self.total, self.clusters)
-        self.tables = topic_tables(settings, sizes, len(settings.community_sizes))
+    def __init__(self, experiment: Experiment, sizes: tuple[int, ...], seed: int) -> None:
+        self.experiment = experiment
+        self.sizes = sizes
+        self.total = sum(sizes)
+        hierarchical = experiment.protocol == "hierarchical"
+        self.clusters = min(CLUSTERS, self.total) if hierarchical else 1
+        self.keys = stream_keys(seed, 0)
+        self.fanouts = _fanouts(experiment.c, self.total, self.clusters)
+        groups = cluster_sizes(self.total, self.clusters)
+        self.tables = topic_tables(experiment, groups, len(sizes), seed)
         if len(self.tables.fanouts):
             self.fanouts[:2] = int(self.tables.fanouts.max())
         self.state = np.empty(self.total + 1, np.uint8)
         self.queue = np.empty(self.total + 1, np.uint32)
         self.block = np.zeros((max(1, *self.fanouts), LANES), np.uint32)
-        self.tally = np.zeros((len(settings.community_sizes), COLUMNS), np.int64)
-        self.alive = self._publish()
+        self.tally = np.zeros((len(sizes), COLUMNS), np.int64)
+        self.alive = self._publish(_interests(sizes, seed))
 
-    def _publish(self) -> npt.NDArray[np.int64]:
+    def _publish(self, labels: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """Crash processes and give the event to one that is interested and alive; the live, by level."""
-        labels = _interests(self.settings)
-        crash(self.state, self.keys[CRASHES], chance64(self.settings.stillborn))
-        members = np.flatnonzero(labels == self.settings.publish_level)
+        crash(self.state, self.keys[CRASHES], chance64(_failed(self.experiment, "stillborn")))
+        level = self.experiment.publish_level
+        members = np.flatnonzero(labels == level)
         publisher = members[int(self.keys[PUBLISHER]) % len(members)]
         self.state[publisher] = REACHED
         self.queue[0] = publisher
-        self.tally[self.settings.publish_level, INFECTED] = 1
+        self.tally[level, INFECTED] = 1
         alive = np.bincount(labels[self.state[:-1] > 0], minlength=len(self.tally))
         self.state[:-1] |= labels << 2
         return alive
@@ -239,8 +252,8 @@ class ClusterRun:
                 self.clusters,
                 self.fanouts,
                 self.keys,
-                chance32(self.settings.loss),
-                chance32(self.settings.suspicion),
+                chance32(self.experiment.loss),
+                chance32(_failed(self.experiment, "weak")),
                 self.block,
                 self.tables,
                 self.tally,
@@ -248,31 +261,27 @@ class ClusterRun:
             head, end = end, tail
         return reached
 
-
-def run_clusters(settings: SimulationSettings) -> list[CommunityResult]:
-    """Run one event to its end."""
-    run = ClusterRun(settings)
-    infections = np.diff(run.spread(), axis=0, prepend=0)
-    inside, larger, across = run.fanouts.tolist()
-    entries = run.tables.entries(run.total, inside) + run.total * across
-    return [
-        CommunityResult(
-            level=level,
-            processes=size,
-            alive=int(run.alive[level]),
-            interested=level >= settings.publish_level,
-            infections=trimmed(infections[:, level].tolist()),
-            sent_inside=int(run.tally[level, SENT]),
-            sent_upward=0,
-            received=int(run.tally[level, RECEIVED]),
-            received_from_below=0,
-            published_here=level == settings.publish_level,
-            table_entries=round(entries * size / run.total),
-            largest_tables=run.tables.largest(larger if run.total % run.clusters else inside)
-            + across,
-        )
-        for level, size in enumerate(settings.community_sizes)
-    ]
+    def results(self, repetition: int) -> list[CommunityResult]:
+        """Run the event to its end; what happened to the processes of each interest."""
+        infections = np.diff(self.spread(), axis=0, prepend=0)
+        inside, larger, across = self.fanouts.tolist()
+        entries = self.tables.entries(self.total, inside) + self.total * across
+        largest = self.tables.largest(larger if self.total % self.clusters else inside) + across
+        return [
+            _result(
+                self.experiment,
+                repetition,
+                level,
+                alive=int(self.alive[level]),
+                infections=infections[:, level].tolist(),
+                sent=int(self.tally[level, SENT]),
+                sent_upward=0,
+                received=int(self.tally[level, RECEIVED]),
+                table_entries=round(entries * size / self.total) / size,
+                largest_table=largest,
+            )
+            for level, size in enumerate(self.sizes)
+        ]
 
 
 def cluster_sizes(total: int, clusters: int) -> list[int]:
@@ -281,45 +290,93 @@ def cluster_sizes(total: int, clusters: int) -> list[int]:
     return [small + 1] * larger + [small] * (clusters - larger)
 
 
-def _fanouts(settings: SimulationSettings, total: int, clusters: int) -> npt.NDArray[np.int64]:
+def _fanouts(c: float, total: int, clusters: int) -> npt.NDArray[np.int64]:
     """Inside a cluster of the smaller size, inside one of the larger, and across."""
     small = total // clusters
-    across = math.floor(math.log(clusters) + settings.c) if clusters > 1 else 0
-    inside = settings.fanout(small), settings.fanout(small + 1)
+    across = math.floor(math.log(clusters) + c) if clusters > 1 else 0
+    inside = uniform_fanout(c, small), uniform_fanout(c, small + 1)
     return np.array([*inside, max(0, min(across, total - small - 1))], np.int64)
 
 
-def _interests(settings: SimulationSettings) -> npt.NDArray[np.uint8]:
+def _interests(sizes: tuple[int, ...], seed: int) -> npt.NDArray[np.uint8]:
     """The level that each process is interested in, dealt out at random."""
-    levels = np.arange(len(settings.community_sizes), dtype=np.uint8)
-    labels = np.repeat(levels, settings.community_sizes)
-    np.random.default_rng(derived(settings.tables_from, 0)).shuffle(labels)
+    labels = np.repeat(np.arange(len(sizes), dtype=np.uint8), sizes)
+    np.random.default_rng(derived(seed, 0)).shuffle(labels)
     return labels
 
 
-# The way in: simulate one event, or many repetitions of one.
+# The way in, and what both kinds of run read from the experiment and answer.
 
 
-def simulate(settings: SimulationSettings) -> SimulationResult:
-    """Publish one event and follow it to its end.
+def simulate(experiment: Experiment, repetition: int = 0) -> list[CommunityResult]:
+    """Publish one event and follow it to its end, over tables of this repetition's own; by community.
 
-    The result follows from the settings alone, on any machine and any number of threads.
+    The result follows from the experiment and the number of the repetition alone, on any machine and any
+    number of threads.
     """
-    apart = settings.protocol in (Protocol.CAMCAST, Protocol.MULTICAST)
-    communities = run_communities(settings) if apart else run_clusters(settings)
-    return SimulationResult(settings=settings, communities=tuple(communities))
+    _check(experiment)
+    # Once tables are repaired, those that are down are in none of them.
+    sizes = experiment.living if experiment.failure == "repaired" else experiment.sizes
+    seed = derived(experiment.seed, repetition)
+    if experiment.protocol in ("camcast", "multicast"):
+        return [run.result(repetition) for run in run_communities(experiment, sizes, seed)]
+    return ClusterRun(experiment, sizes, seed).results(repetition)
 
 
-def simulate_independently(
-    settings: SimulationSettings, repetitions: int
-) -> list[SimulationResult]:
-    """Repeat with tables of its own each time: repetition r runs with a seed that follows from (seed, r).
+def link_probability(experiment: Experiment, processes: int) -> float:
+    """p_sel of a community of this many processes."""
+    return min(1.0, experiment.g / processes) if experiment.p_sel is None else experiment.p_sel
 
-    Tables stay the same only if the settings fix `table_seed`.
-    """
-    if repetitions < 1:
-        raise UsageError(f"repetitions must be 1 or more, not {repetitions!r}.")
-    return [
-        simulate(dataclasses.replace(settings, seed=derived(settings.seed, repetition)))
-        for repetition in range(repetitions)
-    ]
+
+def _check(experiment: Experiment) -> None:
+    if experiment.protocol not in SIMULATED:
+        raise ExperimentError(
+            f"the simulator has the protocols {', '.join(SIMULATED)}, not {experiment.protocol}"
+        )
+    sizes = experiment.sizes
+    if len(sizes) > MOST_COMMUNITIES or sum(sizes) >= MOST_PROCESSES:
+        raise ExperimentError(
+            f"sizes to simulate are of at most {MOST_COMMUNITIES} communities and {MOST_PROCESSES} "
+            f"processes, not {len(sizes)} and {sum(sizes)}"
+        )
+
+
+def _failed(experiment: Experiment, failure: str) -> float:
+    """The share that fails in this way."""
+    return experiment.failed if experiment.failure == failure else 0.0
+
+
+def _result(
+    experiment: Experiment,
+    repetition: int,
+    level: int,
+    *,
+    alive: int,
+    infections: Sequence[int],
+    sent: int,
+    sent_upward: int,
+    received: int,
+    table_entries: float,
+    largest_table: int,
+) -> CommunityResult:
+    """What happened in a community, of its first receptions by round and its counts of messages."""
+    wanted = level >= experiment.publish_level
+    reached = sum(infections)
+    useful = reached - (level == experiment.publish_level)  # the publisher has received nothing
+    rounds = [number for number, new in enumerate(infections) if new]
+    return CommunityResult(
+        repetition=repetition,
+        community=level,
+        processes=experiment.sizes[level],
+        alive=alive,
+        reached=reached if wanted else None,
+        everyone=float(reached == alive) if wanted and alive else None,
+        messages_inside=sent,
+        messages_upward=sent_upward,
+        useful=useful,
+        duplicates=received - useful,
+        parasites=0 if wanted else received,
+        rounds=rounds[-1] if wanted and rounds else None,
+        table_entries=table_entries,
+        largest_table=largest_table,
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from bench.experiment import Experiment
 from bench.simulate.compiled import compiled
 from bench.simulate.randomness import (
     GOLDEN,
@@ -18,7 +20,10 @@ from bench.simulate.randomness import (
     signed,
     stream_keys,
 )
-from bench.simulate.simulation import Protocol, SimulationSettings, Tables
+from overlay.membership.scamp.community import ScampConfig
+
+SCAMP_COPIES = ScampConfig().c
+"""SCAMP's c, as real nodes have it: further copies of each subscription. Views come out at (c + 1) ln N."""
 
 # Topic tables as the kernels take them: drawn on the way, or stored views; and how large they are.
 
@@ -33,7 +38,8 @@ class TopicTables(NamedTuple):
     room: npt.NDArray[np.uint32]
     """Scratch space for the longest view."""
     fanouts: npt.NDArray[np.int64]
-    """How many of its view each process forwards to, where that differs; else empty."""
+    """How many of its view each process forwards to: it knows N only from the view, as
+    exp(|view| / (SCAMP_COPIES + 1)). Empty for uniform tables, whose owners know N."""
 
     def entries(self, processes: int, fanout: int) -> int:
         """Entries of all tables; uniform ones have as many as an event is forwarded to."""
@@ -52,37 +58,44 @@ UNIFORM = TopicTables(
 )
 
 
-def topic_tables(settings: SimulationSettings, group_sizes: list[int], part: int) -> TopicTables:
-    """The tables of groups that are numbered through, one after the other; `part` tells hierarchies apart."""
-    if settings.tables is Tables.UNIFORM:
+def topic_tables(
+    experiment: Experiment, group_sizes: list[int], part: int, seed: int
+) -> TopicTables:
+    """The tables of groups that are numbered through, one after the other; `part` tells hierarchies apart.
+
+    Uniform tables are drawn on the way. In the unstructured mode they are views built by SCAMP's joins, of
+    which some are chosen for the event; super-topic tables and those of other clusters stay uniform.
+    """
+    if experiment.mode == "uniform":
         return UNIFORM
     starts, views = [np.zeros(1, np.int64)], []
     for group, size in enumerate(group_sizes):
-        key = stream_keys(settings.seed, settings.tables_from, part + group)[VIEWS]
-        begin, view = scamp_views(size, settings.scamp_copies, key)
+        key = stream_keys(seed, part + group)[VIEWS]
+        begin, view = scamp_views(size, SCAMP_COPIES, key)
         starts.append(begin[1:] + starts[-1][-1])
         views.append(view)
     together = np.concatenate(starts)
     sizes = np.diff(together)
-    longest = int(sizes.max(initial=0))
-    fanouts = np.empty(0, np.int64)
-    if settings.own_sizes:
-        own = np.floor(sizes / (settings.scamp_copies + 1) + settings.c)
-        fanouts = np.maximum(0, own).astype(np.int64)
-    return TopicTables(together, np.concatenate(views), np.empty(longest, np.uint32), fanouts)
+    room = np.empty(int(sizes.max(initial=0)), np.uint32)
+    fanouts = np.maximum(0, np.floor(sizes / (SCAMP_COPIES + 1) + experiment.c)).astype(np.int64)
+    return TopicTables(together, np.concatenate(views), room, fanouts)
 
 
-def further_entries(settings: SimulationSettings, level: int) -> int:
+def uniform_fanout(c: float, processes: int) -> int:
+    """floor(ln N + c), within what a group of N allows: the paper's simulator takes the floor."""
+    return max(0, min(math.floor(math.log(processes) + c), processes - 1))
+
+
+def further_entries(experiment: Experiment, sizes: tuple[int, ...], level: int) -> int:
     """Entries that one process of a community keeps beside the table of its own group.
 
     CAMCAST: the super-topic table, which the root has none of. Multicast: the tables of all lower
     communities.
     """
-    sizes = settings.community_sizes
-    if settings.protocol is Protocol.CAMCAST and level + 1 < len(sizes):
-        return min(settings.z, sizes[level + 1])
-    if settings.protocol is Protocol.MULTICAST:
-        return sum(settings.fanout(size) for size in sizes[:level])
+    if experiment.protocol == "camcast" and level + 1 < len(sizes):
+        return min(experiment.z, sizes[level + 1])
+    if experiment.protocol == "multicast":
+        return sum(uniform_fanout(experiment.c, size) for size in sizes[:level])
     return 0
 
 

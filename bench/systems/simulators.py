@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.simulate import SimulationSettings, simulate
+from bench.experiment import Experiment
+from bench.simulate import simulate
 from bench.simulate.compiled import compiled
 from bench.simulate.randomness import GOLDEN, below
 
@@ -36,8 +37,16 @@ def touch_at_random(bytes_: npt.NDArray[np.uint8], times: int, place: np.uint64)
         bytes_[below(place, size)] += np.uint8(1)
 
 
-def camcast_settings(size: int, seed: int = 1) -> SimulationSettings:
-    return SimulationSettings(community_sizes=(size,), loss=LOSS, failed=CRASHED, seed=seed)
+def asked(size: int) -> Experiment:
+    """The dissemination in a community of this many."""
+    return Experiment(
+        suite="speed",
+        figure="simulator",
+        tier="simulate",
+        sizes=(size,),
+        loss=LOSS,
+        failed=CRASHED,
+    )
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -61,15 +70,16 @@ def limit(size: int) -> float:
 
 def rate(size: int) -> float:
     """Messages a second of one dissemination, everything included."""
-    messages = simulate(camcast_settings(size)).messages
-    return messages / cpu_seconds(lambda: simulate(camcast_settings(size)))
+    experiment = asked(size)
+    (found,) = simulate(experiment)
+    return (found.messages_inside or 0) / cpu_seconds(lambda: simulate(experiment))
 
 
 def peak_memory(size: int) -> float:
     """Bytes that a process of its own needs at its peak to simulate this many, Python and numba included."""
     program = (
-        "import resource; from bench.systems.simulators import camcast_settings, simulate; "
-        f"simulate(camcast_settings({size})); "
+        "import resource; from bench.systems.simulators import asked, simulate; "
+        f"simulate(asked({size})); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     found = subprocess.run(

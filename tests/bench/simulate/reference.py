@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from bench.simulate import SimulationSettings
+from bench.experiment import Experiment
+from bench.simulate.runs import link_probability
+from bench.simulate.tables import uniform_fanout
 
 
 @dataclass
@@ -19,23 +21,24 @@ class Found:
     received: list[int]
 
 
-def run(settings: SimulationSettings, seed: int) -> Found:
+def run(experiment: Experiment, seed: int) -> Found:
     rng = random.Random(seed)
-    sizes = settings.community_sizes
-    alive = [{p for p in range(n) if rng.random() >= settings.stillborn} for n in sizes]
-    publisher = rng.randrange(sizes[settings.publish_level])
-    alive[settings.publish_level].add(publisher)
+    sizes = experiment.sizes
+    stillborn = experiment.failed if experiment.failure == "stillborn" else 0.0
+    alive = [{p for p in range(n) if rng.random() >= stillborn} for n in sizes]
+    publisher = rng.randrange(sizes[experiment.publish_level])
+    alive[experiment.publish_level].add(publisher)
     none = [0] * len(sizes)
     found = Found([{} for _ in sizes], alive, none[:], none[:], none[:])
-    found.rounds[settings.publish_level][publisher] = 0
-    forwarding = [(settings.publish_level, publisher)]
+    found.rounds[experiment.publish_level][publisher] = 0
+    forwarding = [(experiment.publish_level, publisher)]
     now = 0
     while forwarding:
         now += 1
         following: list[tuple[int, int]] = []
         for level, process in forwarding:
-            for place, target in _targets(settings, rng, level, process, found):
-                if rng.random() < settings.loss or target not in alive[place]:
+            for place, target in _targets(experiment, rng, level, process, found):
+                if rng.random() < experiment.loss or target not in alive[place]:
                     continue
                 found.received[place] += 1
                 if target not in found.rounds[place]:
@@ -46,18 +49,19 @@ def run(settings: SimulationSettings, seed: int) -> Found:
 
 
 def _targets(
-    settings: SimulationSettings, rng: random.Random, level: int, process: int, found: Found
+    experiment: Experiment, rng: random.Random, level: int, process: int, found: Found
 ) -> list[tuple[int, int]]:
-    sizes = settings.community_sizes
-    steps = rng.sample(range(1, sizes[level]), settings.fanout(sizes[level]))
+    sizes = experiment.sizes
+    suspicion = experiment.failed if experiment.failure == "weak" else 0.0
+    steps = rng.sample(range(1, sizes[level]), uniform_fanout(experiment.c, sizes[level]))
     others = [(process + step) % sizes[level] for step in steps]
-    inside = [target for target in others if rng.random() >= settings.suspicion]
+    inside = [target for target in others if rng.random() >= suspicion]
     found.sent[level] += len(inside)
     targets = [(level, target) for target in inside]
-    if level + 1 < len(sizes) and rng.random() < settings.link_probability(sizes[level]):
-        table = rng.sample(range(sizes[level + 1]), min(settings.z, sizes[level + 1]))
+    if level + 1 < len(sizes) and rng.random() < link_probability(experiment, sizes[level]):
+        table = rng.sample(range(sizes[level + 1]), min(experiment.z, sizes[level + 1]))
         for target in table:
-            if rng.random() < settings.a / settings.z and rng.random() >= settings.suspicion:
+            if rng.random() < experiment.a / experiment.z and rng.random() >= suspicion:
                 found.upward[level] += 1
                 targets.append((level + 1, target))
     return targets

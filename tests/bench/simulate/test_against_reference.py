@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import pytest
 
-from bench.simulate import Failure, SimulationSettings, simulate_independently
+from bench.experiment import Experiment
+from bench.simulate.randomness import derived
+from bench.simulate.runs import run_communities
 from tests.bench.simulate import reference
+from tests.bench.simulate.asked import asked
 from tests.bench.simulate.statistics import assert_same_mean
 
 RUNS = 80
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "experiment",
     [
-        SimulationSettings(community_sizes=(800, 60, 10)),
-        SimulationSettings(community_sizes=(300, 60, 10), failed=0.4),
-        SimulationSettings(community_sizes=(300, 60, 10), failed=0.4, failure=Failure.WEAK),
-        SimulationSettings(
-            community_sizes=(200, 30, 4), c=-1, p_sel=0.5, a=2, z=4, publish_level=1
-        ),
+        asked(sizes=(800, 60, 10)),
+        asked(sizes=(300, 60, 10), failed=0.4),
+        asked(sizes=(300, 60, 10), failed=0.4, failure="weak"),
+        asked(sizes=(200, 30, 4), c=-1, p_sel=0.5, a=2, z=4, publish_level=1),
     ],
     ids=["paper", "stillborn", "weak", "thin"],
 )
-def test_both_find_the_same(settings: SimulationSettings) -> None:
-    ours = simulate_independently(settings, 4 * RUNS)
-    theirs = [reference.run(settings, seed) for seed in range(RUNS)]
-    for level in range(len(settings.community_sizes)):
-        mine = [result.communities[level] for result in ours]
+def test_both_find_the_same(experiment: Experiment) -> None:
+    sizes = experiment.sizes
+    ours = [run_communities(experiment, sizes, derived(0, number)) for number in range(4 * RUNS)]
+    theirs = [reference.run(experiment, seed) for seed in range(RUNS)]
+    for level in range(len(sizes)):
+        mine = [runs[level] for runs in ours]
         pairs = [
             ([c.alive for c in mine], [len(f.alive[level]) for f in theirs]),
-            ([c.reached for c in mine], [len(f.rounds[level]) for f in theirs]),
-            ([c.sent_inside for c in mine], [f.sent[level] for f in theirs]),
+            ([sum(c.infections) for c in mine], [len(f.rounds[level]) for f in theirs]),
+            ([c.sent for c in mine], [f.sent[level] for f in theirs]),
             ([c.sent_upward for c in mine], [f.upward[level] for f in theirs]),
             ([c.received for c in mine], [f.received[level] for f in theirs]),
         ]

@@ -7,7 +7,6 @@ import numpy as np
 from bench.simulate.randomness import (
     GOLDEN,
     LOSSES,
-    OF_TABLES,
     STREAMS,
     TABLES,
     chance32,
@@ -22,7 +21,7 @@ from bench.simulate.randomness import (
 def draws(
     stream: int, processes: int, seed: int = 1
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    key = stream_keys(seed, seed, 0)[stream]
+    key = stream_keys(seed, 0)[stream]
     starts = np.array([sequence(key, np.uint64(p)) for p in range(processes)], np.uint64)
     return np.array([draw(place) for place in starts + GOLDEN], np.float64) / 2**32
 
@@ -38,15 +37,8 @@ def test_tables_and_losses_of_equal_seeds_are_unrelated() -> None:
 
 
 def test_keys_differ_between_streams_parts_and_seeds() -> None:
-    keys = np.concatenate(
-        [stream_keys(seed, seed, part) for seed in range(20) for part in range(5)]
-    )
+    keys = np.concatenate([stream_keys(seed, part) for seed in range(20) for part in range(5)])
     assert len(np.unique(keys)) == 20 * 5 * STREAMS
-
-
-def test_only_the_streams_of_tables_follow_the_table_seed() -> None:
-    same_tables = stream_keys(1, 9, 0) == stream_keys(2, 9, 0)
-    assert same_tables.tolist() == [stream in OF_TABLES for stream in range(STREAMS)]
 
 
 def test_derived_seeds_differ_and_repeat() -> None:

@@ -9,7 +9,7 @@ from bench.simulate.randomness import LOSSES, TABLES, chance32, stream_keys
 from bench.simulate.rounds import drop, fill_sliced
 from bench.simulate.tables import LANES, draw_row, select_row, slice_width
 
-KEYS = stream_keys(7, 7, 0)
+KEYS = stream_keys(7, 0)
 
 
 def row(size: int, count: int, who: int) -> list[int]:

@@ -14,10 +14,9 @@ from bench import tiers
 from bench.experiment import Experiment
 from bench.results import WHOLE, CommunityResult, Measured
 from bench.simulate.replay_round import LAST_ROUND, REACHED, SENT_UPWARD
-from bench.simulate.tables import scamp_views
+from bench.simulate.tables import SCAMP_COPIES, scamp_views
 from bench.suites.settings import variant
 from bench.tiers.replay import ReplayedMember, Snapshot, replay, run_events
-from bench.tiers.simulate import SCAMP_COPIES
 
 ASKED = Experiment(
     suite="test",
