@@ -44,8 +44,6 @@ def _is_near(peer: Holder, message: Any) -> bool:
 
 
 def _registers(peer: Holder, register: Register) -> bool:
-    if register.leave:
-        return peer.is_near(register.topic)
     try:
         pattern = Interest.unpack(register.interest).pattern
     except WireError:

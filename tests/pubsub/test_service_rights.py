@@ -11,6 +11,8 @@ import pytest
 from overlay.identity import Identity
 from pubsub.archive.archive import Archive
 from pubsub.archive.errors import ArchiveError, NoArchiveFound
+from pubsub.archive.protocol.dissemination import Interest
+from pubsub.archive.protocol.messages import Register
 from pubsub.archive.reader import ArchiveReader
 from pubsub.archive.replay_policy import RECENT_SECONDS
 from pubsub.collections import DAStrongSet
@@ -94,6 +96,32 @@ def test_durable_subscribers_and_readers_need_theirs(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(20), mallory.subscribe("/soccer", durable="hers"):
                 pass
+
+    play(main)
+
+
+def test_nobody_else_has_an_archive_forget_a_durable_name(tmp_path: Path) -> None:
+    """Mallory may publish on the topic and subscribe below it, which is not what the name asks for."""
+
+    async def main(party: Party) -> None:
+        kept = await archive(party, tmp_path, KEEPER, TO_KEEP.packed)
+        await kept.ready("/soccer")
+        reader = await party.node(READER, TO_READ.packed)
+        async with reader.subscribe("/soccer", durable="mine"):
+            pass
+        rights = [right_of(MALLORY, Action.PUBLISH, "/soccer/**")]
+        rights.append(right_of(MALLORY, Action.SUBSCRIBE, "/soccer/spain"))
+        mallory = await party.node(MALLORY, *(one.packed for one in rights))
+        context = mallory.attachment.runtime.context("channel")
+        for pattern in ("/soccer", "/soccer/spain"):
+            interest = Interest(pattern).packed()
+            message = Register("/soccer", "mine", bytes(8), interest, "now", 0, True, (), True)
+            context.send(kept.node.attachment.contact, message)
+        await asyncio.sleep(10)
+        assert list(kept.status()["/soccer"]["subscribers"]) == ["mine"]
+        async with reader.subscribe("/soccer", durable="mine") as events:
+            await events.leave()
+        assert list(kept.status()["/soccer"]["subscribers"]) == []
 
     play(main)
 

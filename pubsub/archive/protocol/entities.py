@@ -55,6 +55,7 @@ REGISTERED = "registered/"
 """Notes of when entities were registered, from which archiving time on they have events, and since when they
 have their interest."""
 UNREADABLE = "the archive cannot read its profile; one of XPath needs camcast[xpath] there"
+NO_RIGHT = "this node has no right to what the name asks for"
 MOST_ENTITIES = 100_000
 
 AT_ONCE = 256
@@ -173,7 +174,7 @@ class Entities:
             return
         session = entity.session
         if not self._may_have(sender, entity):
-            self._refuse(sender, register, "this node has no right to what the name asks for")
+            self._refuse(sender, register, NO_RIGHT)
         elif register.shared:
             self._share(sender, register, entity)
         elif entity.sharing is not None and entity.is_served:
@@ -377,6 +378,9 @@ class Entities:
     def _leave(self, sender: Contact, register: Register) -> None:
         name = register.entity
         entity = self.all.get(name)
+        if entity is not None and not self._may_have(sender, entity):
+            self._refuse(sender, register, NO_RIGHT)
+            return
         answer = partial(self._refuse, sender, register, DEREGISTERED)
         if entity is None and not self.is_shared():
             answer()
