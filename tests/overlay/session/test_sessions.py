@@ -277,6 +277,26 @@ def test_an_outsider_cannot_say_that_a_session_is_lost() -> None:
     assert "peer_lost_session" not in alice.handshakes
 
 
+def test_an_outsider_cannot_have_another_member_say_that_a_session_is_lost() -> None:
+    """Carol does not know the session of Alice and Bob, and says so to whoever names it."""
+    world = World()
+    alice, bob = pair(world)
+    carol = Peer(world, 3)
+    alice.send(bob.contact, b"before")
+    world.run(1)
+    datagram = next(d for _, to, d in world.seen if to == bob.address and d[1] == SEALED)
+    carol.take(datagram, alice.address)  # with a made-up source
+    outsider = Address("10.0.9.1", 4000)
+    carol.take(datagram, outsider)
+    world.run(1)
+    notice = next(d for _, to, d in world.seen if to == outsider)
+    alice.take(notice, outsider)
+    world.run(1)
+    assert "peer_lost_session" not in alice.handshakes
+    assert alice.handshakes["opened"] == 1
+    assert not any(source == alice.address and to == outsider for source, to, _ in world.seen)
+
+
 def test_a_recorded_opening_does_not_hide_that_a_session_is_lost() -> None:
     world = World()
     alice, bob = pair(world)
