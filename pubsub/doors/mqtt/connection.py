@@ -53,6 +53,9 @@ _OLD_CODES = {
 """Return codes of a CONNACK packet of MQTT 3.1.1; a client is not told of other reasons."""
 
 
+MOST_UNREAD = 1024 * 1024
+"""Bytes of answers that are written to a client while it takes nothing, before it is put out."""
+
 MOST_EARLY = 1_000
 """Packets that a client may send before its session is there."""
 
@@ -89,6 +92,7 @@ class Connection:
         "_session",
         "_timer",
         "_under_way",
+        "_unread",
         "_will",
         "is_open",
         "pending",
@@ -112,6 +116,8 @@ class Connection:
         """Bytes of a packet that the client takes."""
         self._under_way = 0
         """Messages of QoS 1 and 2 from the client that are not acknowledged."""
+        self._unread = 0
+        """Bytes of answers that were written while the link was full."""
         self.pending = 0
         """Messages from the client that the network does not have yet."""
         self._keep_alive = 0.0
@@ -129,9 +135,17 @@ class Connection:
 
     def send(self, packet: Packet) -> bool:
         """Whether the packet went; it does not when it is larger than the client takes."""
-        if isinstance(packet, Publish) and self._most_own_aliases:
-            return self._send_with_alias(packet)
-        return self._write(packet)
+        if isinstance(packet, Publish):
+            return self._send_with_alias(packet) if self.has_aliases else self._write(packet)
+        answer = write_packet(packet, self.version)
+        if self._link.is_full:
+            # Messages wait until the client takes more; it is answered as often as it asks.
+            self._unread += len(answer)
+            if self._unread > MOST_UNREAD and self.is_open:
+                self._hub.drop("client_takes_nothing")
+                self.lost()
+                return False
+        return self.send_bytes(answer)
 
     def send_bytes(self, packet: bytes) -> bool:
         """As `send`, a packet that is encoded already."""
@@ -322,6 +336,7 @@ class Connection:
 
     def writable(self) -> None:
         """The client has taken what was written: more may be sent."""
+        self._unread = 0
         if self.is_open and self._session is not None:
             self._session.pump()
 

@@ -143,6 +143,8 @@ class Hub:
             client_id = given = f"{self._name}-{self._named}"
         if not self.access.connect(client_id, connect.username, connect.password):
             raise MqttError(Reason.NOT_AUTHORIZED, "the user name or the password is not right")
+        if connect.will is not None and not self.access.publish(client_id, connect.will.topic):
+            raise MqttError(Reason.NOT_AUTHORIZED, "the client may not publish its will")
         before = self.connections.pop(client_id, None)
         if before is not None:
             before.taken_over()
@@ -337,7 +339,7 @@ class Hub:
         if is_new and len(session.subscriptions) >= self.config.most_subscriptions:
             done(Reason.QUOTA_EXCEEDED)
             return
-        if not self.access.subscribe(session.client_id, asked.filter):
+        if not self.access.subscribe(session.client_id, "/".join(parsed.levels)):
             done(Reason.NOT_AUTHORIZED)
             return
         following = None if is_new or before is None else before.following

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from overlay.metrics import Metrics
+from pubsub.doors.mqtt.connection import MOST_UNREAD
 from pubsub.doors.mqtt.groups import SILENT_SECONDS, Groups, group_key
 from pubsub.doors.mqtt.hub import Hub, name_at_archive
 from pubsub.doors.mqtt.message import MqttMessage
@@ -612,7 +613,28 @@ def test_access_is_asked() -> None:
     assert client.got[-1] == Reasons(SUBACK, 9, (Reason.NOT_AUTHORIZED, 2))
     client.send(Publish("closed", b"x", 1, packet_id=1))
     assert client.got[-1] == Ack(PUBACK, 1, Reason.NOT_AUTHORIZED)
+    client.subscribe("$share/group/closed", "$share/group/open")
+    assert client.got[-1] == Reasons(SUBACK, 9, (Reason.NOT_AUTHORIZED, 2))
+    heir = door.client("d", password=b"secret", will=Will("closed", b"x", 1, True))
+    assert heir.got == [ConnAck(False, Reason.NOT_AUTHORIZED)]
+    assert heir.is_closed
     assert not door.network.published
+
+
+def test_a_client_that_takes_no_answers_is_put_out() -> None:
+    door = Door()
+    client = door.client("c")
+    client.is_full = True
+    for _ in range(MOST_UNREAD // 2):
+        client.send(Ping(PINGREQ))
+    assert not client.is_closed
+    client.is_full = False
+    client.connection.writable()
+    client.is_full = True
+    for _ in range(MOST_UNREAD // 2 + 1):
+        client.send(Ping(PINGREQ))
+    assert client.is_closed
+    assert door.dropped("client_takes_nothing") == 1
 
 
 def test_a_client_without_an_id_is_given_one() -> None:
