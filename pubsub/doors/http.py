@@ -21,7 +21,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
 
@@ -44,7 +43,8 @@ class HttpConfig:
     """What the door allows."""
 
     most_streams: int = 5_000
-    """Streams and WebSockets at one time; further ones are refused with 503."""
+    """Streams and WebSockets at one time; further ones are refused with 503. And topics that are followed:
+    one without a reader makes way."""
     waiting_events: int = 1_000
     """Events that may wait for one reader; when there are more, the oldest are dropped and counted."""
     kept_events: int = 1_000
@@ -158,14 +158,15 @@ class HttpDoor:
         if origin is None or "*" in self._origins or origin in self._origins:
             return True
         is_question = request.method == "GET" and "Upgrade" not in request.headers
-        return is_question or urlsplit(origin).netloc == request.host
+        return is_question or origin.partition("://")[2] == request.host
 
     def _is_allowed(self, request: web.Request) -> bool:
         if not self._tokens or request.path in self._open_paths:
             return True
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         token = given if scheme.lower() == "bearer" else request.query.get("token", "")
-        return any(hmac.compare_digest(token.encode(), one) for one in self._tokens)
+        shown = token.encode("utf-8", "surrogateescape")  # a header may have any bytes
+        return any(hmac.compare_digest(shown, one) for one in self._tokens)
 
     def _cors(self, request: web.Request) -> dict[str, str]:
         origin = request.headers.get("Origin", "")
@@ -281,6 +282,10 @@ class HttpDoor:
         """One reader more of a topic; the topic is followed from now on at the latest."""
         feed = self._feeds.get(topic)
         if feed is None:
+            if len(self._feeds) >= self._config.most_streams:
+                idle = [one for one in self._feeds.values() if one.is_idle]
+                if idle:
+                    idle[0].expire()
             feed = self._feeds[topic] = _Feed(self._node, topic, self._config, self._forget)
         await feed.ready()
         reader = _Reader(self._config.waiting_events, self._dropped.add)
@@ -382,10 +387,17 @@ class _Feed:
         self._readers.pop(reader, None)
         if not self._readers and not self._task.done():
             loop = asyncio.get_running_loop()
-            self._ending = loop.call_later(self._config.kept_seconds, self._expire)
+            self._ending = loop.call_later(self._config.kept_seconds, self.expire)
 
-    def _expire(self) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is followed only for readers that may come back."""
+        return self._ending is not None
+
+    def expire(self) -> None:
         """Nobody has come back: the next reader begins anew."""
+        if self._ending is not None:
+            self._ending.cancel()
         self._forget(self)
         self._task.cancel()
 

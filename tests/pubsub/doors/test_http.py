@@ -144,6 +144,7 @@ def test_tokens_and_origins() -> None:
         for headers, status in [
             ({}, 401),
             ({"Authorization": "Bearer wrong"}, 401),
+            ({"Authorization": "Bearer wr\udcffng"}, 401),
             ({"Authorization": "Bearer secret"}, 201),
         ]:
             async with session.post("/topics/a", json=1, headers={**headers, **page}) as response:
@@ -157,8 +158,24 @@ def test_tokens_and_origins() -> None:
         other = {"Origin": "https://elsewhere.org"}
         async with session.options("/topics/a", headers=other) as response:
             assert "Access-Control-Allow-Origin" not in response.headers
+        for origin in ("https://elsewhere.org", "http://[", "null"):
+            headers = {"Authorization": "Bearer secret", "Origin": origin}
+            async with session.post("/topics/a", json=1, headers=headers) as response:
+                assert response.status == 403
 
     with_door(body, tokens=["secret"], origins=["https://example.org"])
+
+
+def test_topics_that_nobody_follows_any_more_make_way() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        for number in range(6):
+            while (response := await session.get(f"/topics/a/{number}")).status == 503:
+                await asyncio.sleep(0.01)  # the stream before is not gone yet
+            response.close()
+            assert len(door._feeds) <= 2
+        assert f"/a/{number}" in door._feeds
+
+    with_door(body, config=HttpConfig(most_streams=2, heartbeat_seconds=0.02))
 
 
 @pytest.mark.parametrize(
