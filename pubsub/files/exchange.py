@@ -211,9 +211,7 @@ class PieceExchange:
         self._missing: list[int] = []
         self._places: dict[int, int] = {}
         self._timer: Timer | None = None
-        for index in pieces.missing():
-            self._places[index] = len(self._missing)
-            self._missing.append(index)
+        self._is_laid_out = False
 
     # -- life --
 
@@ -356,6 +354,7 @@ class PieceExchange:
 
     def _choose(self, theirs: PieceSet) -> int | None:
         """A piece that they have, and that is neither here nor asked for: any of them."""
+        self._lay_out()
         missing = self._missing
         if len(self._asked) >= len(missing):
             return None
@@ -365,6 +364,14 @@ class PieceExchange:
             if index not in self._asked and index in theirs:
                 return index
         return None
+
+    def _lay_out(self) -> None:
+        """List the missing pieces, once their checksums are there. An announcement of a few bytes may speak
+        of millions of pieces: who wants them listed has to send 32 bytes for each."""
+        if not self._is_laid_out:
+            self._is_laid_out = True
+            self._missing = list(self.pieces.missing())
+            self._places = {index: place for place, index in enumerate(self._missing)}
 
     def _unask(self, peer: FilePeer, index: int) -> None:
         peer.asked.pop(index, None)
@@ -389,6 +396,7 @@ class PieceExchange:
         self._ask(peer)
 
     def _take(self, piece: Piece) -> None:
+        self._lay_out()
         self._storage.write(piece.index, piece.data)
         self.pieces.add(piece.index)
         place = self._places.pop(piece.index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.files import exchange as exchange_module
 from pubsub.files import manifest as manifest_module
-from pubsub.files.exchange import Holds, Piece, PieceHashes, WantedPieces
-from pubsub.files.manifest import HashList, PieceSet
-from tests.pubsub.files.swarm import Swarm
+from pubsub.files.exchange import Holds, Piece, PieceExchange, PieceHashes, WantedPieces
+from pubsub.files.manifest import HASH_BYTES, MAX_PIECES, HashList, Manifest, PieceSet
+from tests.pubsub.files.swarm import MemoryPieces, Swarm
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -111,6 +112,19 @@ def swarm_with_liar(seed: int) -> Swarm:
     for number in (1, 2, 3):
         swarm.exchanges[number].meet(liar.contact)
     return swarm
+
+
+def test_an_announcement_of_millions_of_pieces_takes_little_memory() -> None:
+    manifest = Manifest("a file", MAX_PIECES, 1, bytes(HASH_BYTES), bytes(HASH_BYTES))
+    stage = Swarm(seed=1, receivers=0).stage
+    context = stage.context(numbered_contact(9))
+    tracemalloc.start()
+    try:
+        hashes, pieces = HashList(manifest), PieceSet(manifest.pieces)
+        PieceExchange(context, manifest, MemoryPieces(), hashes, pieces).meet(numbered_contact(0))
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_liar_is_found_out_and_not_listened_to_any_more() -> None:
