@@ -169,7 +169,7 @@ def test_tokens_and_origins() -> None:
 def test_topics_that_nobody_follows_any_more_make_way() -> None:
     async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
         for number in range(6):
-            while (response := await session.get(f"/topics/a/{number}")).status == 503:
+            while (response := await session.get(f"/topics/a/{number}")).status == 503:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # the stream before is not gone yet
             response.close()
             assert len(door._feeds) <= 2
