@@ -69,7 +69,7 @@ class Runtime:
         self._by_topic: set[type] = set()
         """Types that are handled by topic, or were."""
         self._services: dict[range, Callable[[], object]] = {}
-        self.gate: Callable[[Contact, object, MessageHandler], None] | None = None
+        self.gate: Callable[[Contact, object, MessageHandler, int], None] | None = None
         """Decides whether, and when, a message is handed to its handler; None: at once."""
         self._timers: dict[RuntimeTimer, None] = {}
         self._closed = False
@@ -146,9 +146,9 @@ class Runtime:
             else:
                 self._dropped_in.add(error.reason)
             return
-        self._dispatch(sender, message)
+        self._dispatch(sender, message, len(data))
 
-    def _dispatch(self, sender: Contact, message: object) -> None:
+    def _dispatch(self, sender: Contact, message: object, size: int) -> None:
         kind = type(message)
         handler = self._handlers.get((kind, None))
         if handler is None:
@@ -160,7 +160,7 @@ class Runtime:
             other = "no_handler" if self._handlers else "starting"
             self._dropped_in.add("other_topic" if kind in self._by_topic else other)
         elif self.gate is not None:
-            self.gate(sender, message, handler)
+            self.gate(sender, message, handler, size)
         else:
             handler(sender, message)
 

@@ -47,6 +47,11 @@ MOST_ASKED = 512
 MOST_HELD = 64
 """Messages of one peer that wait for its rights."""
 
+HELD_BYTES = 4 * 1024 * 1024
+"""Bytes of these messages, as they came; and of those of all peers together, `HELD_TOTAL`."""
+
+HELD_TOTAL = 64 * 1024 * 1024
+
 TRIES = 4
 ANSWER_SECONDS = 1.0
 """Seconds until a peer is asked again for its rights."""
@@ -91,6 +96,7 @@ class _Asked:
     tries: int
     timer: Timer
     held: list[tuple[object, Handler]] = field(default_factory=list)
+    held_bytes: int = 0
 
 
 class Gate:
@@ -107,6 +113,7 @@ class Gate:
         self._known: OrderedDict[PeerId, tuple[Holder, float]] = OrderedDict()
         """What peers have shown, and when."""
         self._asked: dict[PeerId, _Asked] = {}
+        self._held_bytes = 0
         self._told: OrderedDict[PeerId, float] = OrderedDict()
         """When peers were told all revocations."""
         self._compared: Timer | None = None
@@ -135,8 +142,9 @@ class Gate:
         known = self._known.get(peer)
         return known is not None and bool(known[0].rights)
 
-    def admit(self, sender: Contact, message: object, handler: Handler) -> None:
-        """Hand the message over if its sender may send it; now, or when the sender has shown its rights."""
+    def admit(self, sender: Contact, message: object, handler: Handler, size: int = 0) -> None:
+        """Hand the message over if its sender may send it; now, or when the sender has shown its rights.
+        `size`: the bytes that it came in."""
         rule = self._rules.get(type(message))
         if rule is None or sender.id == self._context.contact.id:
             handler(sender, message)
@@ -147,7 +155,7 @@ class Gate:
         elif known is not None and self._context.now() < known[1] + ASK_AGAIN_SECONDS:
             self._refuse(message)
         else:
-            self._hold(sender, message, handler)
+            self._hold(sender, message, handler, size)
 
     def describe(self) -> dict[str, Any]:
         """What this node holds, what peers have shown, and what was taken back, for people to look at."""
@@ -171,7 +179,7 @@ class Gate:
 
     # Asking for rights.
 
-    def _hold(self, sender: Contact, message: object, handler: Handler) -> None:
+    def _hold(self, sender: Contact, message: object, handler: Handler, size: int) -> None:
         asked = self._asked.get(sender.id)
         if asked is None:
             if len(self._asked) >= MOST_ASKED and not self._make_way_for(sender):
@@ -180,10 +188,13 @@ class Gate:
             timer = self._context.call_later(ANSWER_SECONDS, lambda: self._again(sender.id))
             asked = self._asked[sender.id] = _Asked(sender, 1, timer)
             self._show(sender, wanted=True)
-        if len(asked.held) < MOST_HELD:
-            asked.held.append((message, handler))
-        else:
+        is_much = asked.held_bytes + size > HELD_BYTES or self._held_bytes + size > HELD_TOTAL
+        if len(asked.held) >= MOST_HELD or is_much:
             self._refuse(message)
+            return
+        asked.held.append((message, handler))
+        asked.held_bytes += size
+        self._held_bytes += size
 
     def _make_way_for(self, sender: Contact) -> bool:
         """Whether the block of addresses of which the most are being asked has lost one for another block."""
@@ -198,6 +209,7 @@ class Gate:
     def _give_up(self, peer: PeerId) -> None:
         asked = self._asked.pop(peer)
         asked.timer.cancel()
+        self._held_bytes -= asked.held_bytes
         for held, _ in asked.held:
             self._refuse(held)
 
@@ -222,6 +234,7 @@ class Gate:
         asked = self._asked.pop(sender.id, None)
         if asked is not None:
             asked.timer.cancel()
+            self._held_bytes -= asked.held_bytes
         elif sender.id in self._known:
             return  # nobody makes this node check signatures again and again
         self._known.pop(sender.id, None)

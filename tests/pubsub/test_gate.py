@@ -56,3 +56,30 @@ def test_one_host_cannot_have_all_places_of_those_who_are_asked_for_rights(
     assert isinstance(world.sent[-1][1], ShowRights)
     one.admit(peers[5], "let me in", lambda sender, message: None)
     assert len(world.sent) == 5
+
+
+def test_messages_that_wait_for_rights_are_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gate, "HELD_BYTES", 40)
+    monkeypatch.setattr(gate, "HELD_TOTAL", 100)
+    metrics = Metrics()
+    one = Gate(World(), Authority([AUTHORITY.public_key], lambda: 0.0), [], metrics)
+    one.require({str: lambda holder, message: True})
+    peers = [Contact(Identity(bytes([n]) * 32).id, f"10.0.{n}.1", 1) for n in range(1, 5)]
+    came: list[Contact] = []
+
+    def send_all() -> None:
+        for peer in peers:
+            for _ in range(5):
+                one.admit(peer, "let me in", lambda sender, message: came.append(sender), 10)
+
+    send_all()
+    assert metrics.as_dict()["rights_refused"] == {"str": 20 - 10}
+    for peer in peers[:2]:
+        one.handlers[ShowRights](peer, ShowRights((), one.authority.revocations_digest, False))
+    assert came == [peers[0]] * 4 + [peers[1]] * 4
+    came.clear()
+    send_all()  # two pass at once, and the others have room
+    assert len(came) == 10
+    assert metrics.as_dict()["rights_refused"] == {"str": 10 + 3 + 1}
