@@ -13,7 +13,7 @@ from pubsub.cli.terminal import say
 from pubsub.node import Node
 
 _OF_MQTT = ("mqtt_durable", "mqtt_retain", "mqtt_sessions")
-_OF_HTTP = ("http_token_file", "http_origin")
+_OF_HTTP = ("http_token_file",)
 
 
 def add_door_options(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +27,15 @@ def add_door_options(parser: argparse.ArgumentParser) -> None:
         many=True,
         default=[],
         help="a certificate and its key, in PEM: MQTT, WebSocket and HTTP over TLS",
+    )
+    add_option(
+        parser,
+        "--origin",
+        metavar="ORIGIN",
+        nargs="+",
+        many=True,
+        default=[],
+        help="web pages that may use WebSocket and HTTP, such as https://example.org, or '*'",
     )
     add_option(
         parser,
@@ -64,15 +73,6 @@ def _add_http_options(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser, "--http-token-file", metavar="FILE", help="tokens, one a line: clients need one"
     )
-    add_option(
-        parser,
-        "--http-origin",
-        metavar="ORIGIN",
-        nargs="+",
-        many=True,
-        default=[],
-        help="web pages that may use the door, such as https://example.org, or '*'",
-    )
 
 
 def check_doors(arguments: argparse.Namespace) -> None:
@@ -82,6 +82,8 @@ def check_doors(arguments: argparse.Namespace) -> None:
         refuse(arguments, _OF_MQTT, "goes with --mqtt or --websocket")
     if arguments.http is None:
         refuse(arguments, _OF_HTTP, "goes with --http")
+        if arguments.websocket is None:
+            refuse(arguments, ("origin",), "goes with --websocket or --http")
         if not is_mqtt:
             refuse(arguments, ("tls",), "goes with --mqtt, --websocket or --http")
 
@@ -100,6 +102,7 @@ async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExi
             durable=arguments.mqtt_durable,
             retain=arguments.mqtt_retain,
             sessions=arguments.mqtt_sessions,
+            origins=arguments.origin,
         )
         await stack.enter_async_context(mqtt)
         _say(arguments, "mqtt", mqtt.address)
@@ -110,7 +113,7 @@ async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExi
         tokens: list[str] = []
         if arguments.http_token_file is not None:
             tokens = read_tokens(arguments.http_token_file)
-        origins = arguments.http_origin
+        origins = arguments.origin
         http = HttpDoor(node, arguments.http, tls=tls, tokens=tokens, origins=origins)
         await stack.enter_async_context(http)
         _say(arguments, "http", http.address)

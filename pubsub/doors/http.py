@@ -28,7 +28,7 @@ from overlay.contact import Address
 from overlay.errors import CamcastError, NetworkError, UsageError
 from pubsub.doors.mqtt.message import message_in
 from pubsub.doors.openapi import OPENAPI, page
-from pubsub.doors.serving import certificate, serve
+from pubsub.doors.serving import certificate, is_own_page, serve
 from pubsub.event import DATA_LIMIT, Event
 from pubsub.node import Node
 from pubsub.publishing import Receipt
@@ -135,7 +135,7 @@ class HttpDoor:
             if request.method == "OPTIONS":
                 response: web.StreamResponse = web.Response(status=204)
             elif not self._is_own_page(request):
-                response = _problem(403, "pages of this origin may not use the door: --http-origin")
+                response = _problem(403, "pages of this origin may not use the door: --origin")
             elif not self._is_allowed(request):
                 response = _problem(401, "a token is needed: Authorization: Bearer TOKEN")
             else:
@@ -152,13 +152,9 @@ class HttpDoor:
         return response
 
     def _is_own_page(self, request: web.Request) -> bool:
-        """Whether a browser may do this for its page: a page of anywhere may not publish, or follow by
-        WebSocket, behind its reader's back."""
-        origin = request.headers.get("Origin")
-        if origin is None or "*" in self._origins or origin in self._origins:
-            return True
+        """Whether a browser may do this for its page; what it may not read, it may ask for."""
         is_question = request.method == "GET" and "Upgrade" not in request.headers
-        return is_question or origin.partition("://")[2] == request.host
+        return is_question or is_own_page(request, self._origins)
 
     def _is_allowed(self, request: web.Request) -> bool:
         if not self._tokens or request.path in self._open_paths:

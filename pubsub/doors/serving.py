@@ -1,8 +1,9 @@
-"""What doors share: listening with aiohttp, and TLS."""
+"""What doors share: listening with aiohttp, TLS, and which web pages may use them."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,15 @@ async def serve(
         raise in_use(at, what, error) from None
     host, port = runner.addresses[0][:2]
     return Address(host, port)
+
+
+def is_own_page(request: web.Request, origins: Sequence[str]) -> bool:
+    """Whether a browser may do this for its page: a page of anywhere may not use a door behind its reader's
+    back. `origins`: those that may, besides pages of the door itself; `*` for all."""
+    origin = request.headers.get("Origin")
+    if origin is None or "*" in origins or origin in origins:
+        return True
+    return origin.partition("://")[2] == request.host
 
 
 def in_use(at: Address, what: str, error: OSError) -> NetworkError:

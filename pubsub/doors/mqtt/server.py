@@ -22,7 +22,7 @@ from overlay.errors import UsageError
 from pubsub.doors.mqtt.bridge import open_hub
 from pubsub.doors.mqtt.hub import Hub
 from pubsub.doors.mqtt.network import Access, MqttConfig, Open
-from pubsub.doors.serving import certificate, in_use, serve
+from pubsub.doors.serving import certificate, in_use, is_own_page, serve
 from pubsub.node import Node
 from pubsub.topic import Topic
 
@@ -52,6 +52,7 @@ class MqttDoor:
         durable: Sequence[str] = (),
         retain: Sequence[str] = (),
         sessions: bool = False,
+        origins: Sequence[str] = (),
         access: Access | None = None,
         config: MqttConfig | None = None,
     ) -> None:
@@ -61,6 +62,8 @@ class MqttDoor:
 
         `sessions`: sessions that outlive a connection are kept at the archive of `/mqtt-sessions`, which must
         be there, so that a client can go on at another door; all doors that it may go to need this.
+
+        `origins`: the web pages that may connect over WebSocket, such as `https://example.org`, or `*` for all.
 
         `access` says who may connect, publish and subscribe: without it, everybody may."""
         if listen is None and websocket is None:
@@ -72,6 +75,7 @@ class MqttDoor:
         self._durable = [Topic.of(topic) for topic in durable]
         self._retain = [Topic.of(topic).name for topic in retain]
         self._sessions = sessions
+        self._origins = tuple(origins)
         self._access = access or Open()
         self._config = config or MqttConfig()
         self._stack = AsyncExitStack()
@@ -116,7 +120,9 @@ class MqttDoor:
     async def _serve_websocket(self, stack: AsyncExitStack, hub: Hub, at: Address) -> Address:
         from aiohttp import web
 
-        async def answer(request: web.Request) -> web.WebSocketResponse:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if not is_own_page(request, self._origins):
+                raise web.HTTPForbidden(text="pages of this origin may not connect: --origin")
             socket = web.WebSocketResponse(
                 protocols=("mqtt",), max_msg_size=self._config.largest_packet
             )

@@ -239,7 +239,7 @@ def test_streams_end_when_the_door_closes() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--http-origin", "*"], "--http-origin goes with --http"),
+        (["--origin", "*"], "--origin goes with --websocket or --http"),
         (["--http", "127.0.0.1:0", "--http-token-file", "nothing"], "cannot be read"),
         (["--http", "nowhere"], "nowhere"),
     ],

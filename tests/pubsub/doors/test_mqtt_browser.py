@@ -65,7 +65,7 @@ def test_a_web_page_publishes_and_is_subscribed(tmp_path: Path, library: str, ve
     async def main() -> None:
         async with (
             Node() as node,
-            MqttDoor(node, websocket="127.0.0.1:0") as door,
+            MqttDoor(node, websocket="127.0.0.1:0", origins=["*"]) as door,
             TestServer(site(library)) as server,
             browse(str(server.make_url("/")), tmp_path / "profile") as page,
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
+import aiohttp
 import aiomqtt
 import pytest
 
@@ -25,6 +26,25 @@ def test_malformed_packets_end_their_connection_and_nothing_else() -> None:
 def test_many_malformed_packets(seed: int) -> None:
     outcome = storm(50_000, seed)
     assert outcome.malformed >= 50_000
+
+
+def test_pages_of_other_origins_do_not_connect_over_websocket() -> None:
+    async def main() -> None:
+        allowed = "https://example.org"
+        async with (
+            Node() as node,
+            MqttDoor(node, websocket="127.0.0.1:0", origins=[allowed]) as door,
+            aiohttp.ClientSession(f"http://{door.websocket_address}") as session,
+        ):
+            for origin in (allowed, f"http://{door.websocket_address}", None):
+                headers = {} if origin is None else {"Origin": origin}
+                async with session.ws_connect("/", protocols=["mqtt"], headers=headers) as socket:
+                    assert socket.protocol == "mqtt"
+            for origin in ("https://elsewhere.org", "null", "http://["):
+                with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                    await session.ws_connect("/", protocols=["mqtt"], headers={"Origin": origin})
+
+    loops.run(asyncio.wait_for(main(), 60))
 
 
 def test_honest_clients_are_served_while_hostile_ones_dawdle_and_shout() -> None:
