@@ -63,7 +63,8 @@ class MqttDoor:
         `sessions`: sessions that outlive a connection are kept at the archive of `/mqtt-sessions`, which must
         be there, so that a client can go on at another door; all doors that it may go to need this.
 
-        `origins`: the web pages that may connect over WebSocket, such as `https://example.org`, or `*` for all.
+        `origins`: the web pages that may connect over WebSocket, such as `https://example.org`, or `*` for
+        all.
 
         `access` says who may connect, publish and subscribe: without it, everybody may."""
         if listen is None and websocket is None:
