@@ -6,14 +6,15 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
-from bench.servers import JetStreamServer, RedisServer, TemporaryServer
-from bench.systems.peers import library
-from bench.systems.work import Effort, Tally, Work, orders, publish_all, report_is_due
+from bench.servers import JetStreamServer, RedisServer
+from bench.systems.peers import library, opened
+from bench.systems.work import Tally, Work, orders, publish_all, publish_orders, report_is_due
 from overlay import loops
 from pubsub import Archive, Event, Node
 from pubsub.publishing import Receipt
@@ -92,12 +93,7 @@ async def _publisher(pipe: Connection, kind: Kind, first: str) -> None:
         await node.publish(TOPIC, b"", durable=kind != "best effort")
         await asyncio.sleep(SETTLING_SECONDS)
         pipe.send(str(node.address))
-        async for work in orders(pipe):
-            effort = Effort(work)
-            await _publish(node, kind, work)
-            effort.end()
-            await report_is_due(pipe)
-            pipe.send(effort.report())
+        await publish_orders(pipe, partial(_publish, node, kind))
 
 
 async def _publish(node: Node, kind: Kind, work: Work) -> None:
@@ -189,7 +185,8 @@ async def publish_redis(pipe: Connection, port: int, name: str) -> None:
         if len(pipeline):
             await pipeline.execute()
 
-    await _publish_works(pipe, name, publish)
+    pipe.send(name)
+    await publish_orders(pipe, publish)
     await redis.aclose()
 
 
@@ -230,7 +227,8 @@ async def publish_jetstream(pipe: Connection, port: int, name: str) -> None:
         for answer in waiting:
             await answer
 
-    await _publish_works(pipe, name, publish)
+    pipe.send(name)
+    await publish_orders(pipe, publish)
     await connection.close()
 
 
@@ -240,46 +238,26 @@ async def _receive_works(pipe: Connection, name: str, events: Any) -> None:
         await receive_all(pipe, events, Tally(work))
 
 
-async def _publish_works(
-    pipe: Connection, name: str, publish: Callable[[Work], Awaitable[None]]
-) -> None:
-    pipe.send(name)
-    async for work in orders(pipe):
-        effort = Effort(work)
-        await publish(work)
-        effort.end()
-        await report_is_due(pipe)
-        pipe.send(effort.report())
-
-
 @dataclass(frozen=True)
 class DurablePeer:
     """A server that keeps events, and the roles of those who use it."""
 
-    open: Callable[[], TemporaryServer]
+    open: Callable[[], AbstractContextManager[Any]]
     """Raises `NotInstalled` when the server or its client can't be had."""
     read: Role
     publish: Role
 
 
-def _redis(sync: Any) -> TemporaryServer:
-    library("redis", "redis.asyncio")
-    return RedisServer(sync)
-
-
-def _jetstream() -> TemporaryServer:
-    library("nats-py", "nats")
-    return JetStreamServer()
-
+_redis = partial(opened, "redis", "redis.asyncio")
 
 DURABLE_PEERS = {
     "Redis streams, a sync behind every answer": DurablePeer(
-        partial(_redis, "always"), read_redis, publish_redis
+        partial(_redis, partial(RedisServer, "always")), read_redis, publish_redis
     ),
     "Redis streams, a sync a second": DurablePeer(
-        partial(_redis, "everysec"), read_redis, publish_redis
+        partial(_redis, partial(RedisServer, "everysec")), read_redis, publish_redis
     ),
     "JetStream, a sync every two minutes": DurablePeer(
-        _jetstream, read_jetstream, publish_jetstream
+        partial(opened, "nats-py", "nats", JetStreamServer), read_jetstream, publish_jetstream
     ),
 }

@@ -14,21 +14,20 @@ from __future__ import annotations
 import asyncio
 import importlib
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.servers import NatsServer, NotInstalled, free_port
+from bench.servers import NotInstalled, free_port
 from bench.systems.work import (
-    Effort,
     Tally,
     Work,
     blocking_orders,
     orders,
     publish_all,
-    publish_blocking,
+    publish_blocking_orders,
+    publish_orders,
     report_is_due,
     wait_for_report,
 )
@@ -48,6 +47,14 @@ def library(package: str, module: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise NotInstalled(f"{module} is not installed (PyPI's package: {package})") from None
+
+
+def opened(
+    package: str, module: str, server: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> AbstractContextManager[Any]:
+    """The server between publisher and subscribers, if there is one, of a system whose library is here."""
+    library(package, module)
+    return server()
 
 
 class _Arrivals:
@@ -113,12 +120,7 @@ def zenoh_publisher(pipe: Connection, places: list[str]) -> None:
             SUBJECT, congestion_control=zenoh.CongestionControl.BLOCK
         )
         pipe.send("ready")
-        for work in blocking_orders(pipe):
-            effort = Effort(work)
-            publish_blocking(work, publisher.put)
-            effort.end()
-            wait_for_report(pipe)
-            pipe.send(effort.report())
+        publish_blocking_orders(pipe, publisher.put)
 
 
 # ZeroMQ.
@@ -156,12 +158,7 @@ def zeromq_publisher(pipe: Connection, place: str, subscribers: int) -> None:
         for _ in range(subscribers):
             socket.recv()
         pipe.send("ready")
-        for work in blocking_orders(pipe):
-            effort = Effort(work)
-            publish_blocking(work, socket.send)
-            effort.end()
-            wait_for_report(pipe)
-            pipe.send(effort.report())
+        publish_blocking_orders(pipe, socket.send)
 
 
 # NATS.
@@ -202,51 +199,13 @@ def nats_subscriber(pipe: Connection, port: int) -> None:
 def nats_publisher(pipe: Connection, port: int) -> None:
     async def publish() -> None:
         connection = await library("nats-py", "nats").connect(f"nats://{HOST}:{port}")
-        pipe.send("ready")
-        async for work in orders(pipe):
-            effort = Effort(work)
+
+        async def publish_work(work: Work) -> None:
             await publish_all(work, lambda event: connection.publish(SUBJECT, event))
             await connection.flush()
-            effort.end()
-            await report_is_due(pipe)
-            pipe.send(effort.report())
+
+        pipe.send("ready")
+        await publish_orders(pipe, publish_work)
         await connection.close()
 
     loops.run(publish())
-
-
-@dataclass(frozen=True)
-class OtherSystem:
-    """A system that fans out like ours, as the benchmark starts it."""
-
-    name: str
-    open: Callable[[], Any]
-    """A context manager of the server, or of None where there is none; `NotInstalled` when it can't be
-    had."""
-
-
-@contextmanager
-def _zenoh() -> Iterator[None]:
-    library("eclipse-zenoh", "zenoh")
-    yield None
-
-
-@contextmanager
-def _zeromq() -> Iterator[None]:
-    library("pyzmq", "zmq")
-    yield None
-
-
-@contextmanager
-def _nats() -> Iterator[NatsServer]:
-    library("nats-py", "nats")
-    with NatsServer(max_pending=PENDING_BYTES) as server:
-        yield server
-
-
-PEERS = {
-    "zenoh": OtherSystem("Zenoh", _zenoh),
-    "zmq": OtherSystem("ZeroMQ", _zeromq),
-    "nats": OtherSystem("NATS", _nats),
-}
-"""The systems by their names on the command line."""

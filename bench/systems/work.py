@@ -238,3 +238,23 @@ def blocking_orders(pipe: Connection) -> Iterator[Work]:
     """The same for a role that blocks."""
     while (work := pipe.recv()) is not None:
         yield work
+
+
+async def publish_orders(pipe: Connection, publish: Callable[[Work], Awaitable[object]]) -> None:
+    """A publisher's role once it is ready: a report for each work, whose events `publish` sends."""
+    async for work in orders(pipe):
+        effort = Effort(work)
+        await publish(work)
+        effort.end()
+        await report_is_due(pipe)
+        pipe.send(effort.report())
+
+
+def publish_blocking_orders(pipe: Connection, publish: Callable[[bytes], object]) -> None:
+    """The same for a role that blocks; `publish` sends one event."""
+    for work in blocking_orders(pipe):
+        effort = Effort(work)
+        publish_blocking(work, publish)
+        effort.end()
+        wait_for_report(pipe)
+        pipe.send(effort.report())

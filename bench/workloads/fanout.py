@@ -10,12 +10,13 @@ import argparse
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_args
 
 from bench.players import Player, Players
-from bench.servers import NotInstalled, free_port
+from bench.servers import NatsServer, NotInstalled, free_port
 from bench.systems import nodes, peers, udp
 from bench.systems.nodes import NodeSetting
 from bench.systems.where import shares
@@ -88,10 +89,10 @@ class Company:
 @contextmanager
 def company(way: Way, subscribers: int) -> Iterator[Company]:
     """Start a system's processes; they are gone when the block ends."""
-    peer = next((peer for peer in peers.PEERS.values() if peer.name == way.system), None)
+    peer = next((peer for peer in PEERS.values() if peer.name == way.system), None)
     with peer.open() if peer else nullcontext() as server, Players() as players:
         if peer:
-            yield _PEERS[way.system](players, subscribers, server)
+            yield peer.start(players, subscribers, server)
         elif way.is_camcast:
             yield _nodes(players, way.setting, subscribers)
         else:
@@ -142,11 +143,29 @@ def _nats(players: Players, subscribers: int, server: Any) -> Company:
     return _company(publisher, readers, server.processor_seconds)
 
 
-_PEERS: dict[str, Callable[[Players, int, Any], Company]] = {
-    "Zenoh": _zenoh,
-    "ZeroMQ": _zeromq,
-    "NATS": _nats,
+@dataclass(frozen=True)
+class Peer:
+    """A system that fans out like ours, as the benchmark starts it."""
+
+    name: str
+    open: Callable[[], AbstractContextManager[Any]]
+    """Its server, or None where there is none; raises `NotInstalled` when it can't be had."""
+    start: Callable[[Players, int, Any], Company]
+    """Its processes, for this many subscribers, around the server."""
+
+
+PEERS = {
+    "zenoh": Peer("Zenoh", partial(peers.opened, "eclipse-zenoh", "zenoh"), _zenoh),
+    "zmq": Peer("ZeroMQ", partial(peers.opened, "pyzmq", "zmq"), _zeromq),
+    "nats": Peer(
+        "NATS",
+        partial(
+            peers.opened, "nats-py", "nats", partial(NatsServer, max_pending=peers.PENDING_BYTES)
+        ),
+        _nats,
+    ),
 }
+"""The systems by their names on the command line."""
 
 
 def _receive(subscribers: Sequence[Player], work: Work) -> None:
@@ -219,7 +238,7 @@ def profile(outcome: Outcome) -> Iterator[tuple[str, str, float]]:
 def ways(options: argparse.Namespace) -> list[Way]:
     """What is to be measured: plain UDP, the peers, and nodes in every setting that is asked for."""
     found = [Way(PLAIN)] if options.plain == "yes" else []
-    found += [Way(peers.PEERS[name].name) for name in options.peers]
+    found += [Way(PEERS[name].name) for name in options.peers]
     for dissemination, sealed, signed, datagram in itertools.product(
         options.dissemination, options.sealed, options.signed, options.datagram_size or [None]
     ):
@@ -343,7 +362,7 @@ WORKLOAD = Workload(
     "and, with "
     "--peers, other systems do the same work in one run.",
     (
-        Option("peers", [], "other systems that do the same work", choices=tuple(peers.PEERS)),
+        Option("peers", [], "other systems that do the same work", choices=tuple(PEERS)),
         Option("plain", "yes", "plain UDP, too: the reference of the delay", choices=("yes", "no")),
         Option("subscribers", [4, 16], "numbers of subscribers", quick=[4]),
         Option("bytes", [256], "bytes of an event's data"),

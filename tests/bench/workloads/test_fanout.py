@@ -128,9 +128,9 @@ def test_an_absent_peer_is_named_and_the_others_are_measured(
     assert [row.value for row in rows if row.metric == "delivered"] == [1.0]
 
 
-@pytest.mark.parametrize("name", list(peers.PEERS))
+@pytest.mark.parametrize("name", list(fanout.PEERS))
 def test_peers_deliver_everything(name: str) -> None:
-    way = Way(peers.PEERS[name].name)
+    way = Way(fanout.PEERS[name].name)
     try:
         with fanout.company(way, 2) as company:
             outcome = fanout.work_once(company, Work(200, 16))
