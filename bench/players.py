@@ -136,8 +136,7 @@ class Player(Line):
 
     def resident_bytes(self) -> int:
         """Bytes of the process's memory that are in RAM (Linux only)."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return resident_bytes(self.pid)
 
 
 class Players:
@@ -169,6 +168,12 @@ class Players:
 # What processes cost.
 
 TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(process: int) -> int:
+    """Bytes of a process's memory that are in RAM (Linux only)."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def processor_seconds() -> dict[str, float]:

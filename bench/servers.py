@@ -47,11 +47,15 @@ class TemporaryServer:
             self._process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def processor_seconds(self) -> float:
         """What the process has used so far, where the system tells (Linux); 0 elsewhere."""
         try:
-            assert self._process is not None
-            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         except (OSError, AssertionError):
             return 0.0
@@ -138,6 +142,24 @@ class JetStreamServer(TemporaryServer):
         self.run(
             program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", place, port=self.port
         )
+
+
+# A broker for MQTT.
+
+
+class MosquittoServer(TemporaryServer):
+    """MQTT without persistence, with room for every message of a benchmark."""
+
+    def __init__(self) -> None:
+        program = installed("mosquitto", "mosquitto")
+        super().__init__("mosquitto")
+        self.port = free_port()
+        config = self.directory / "mosquitto.conf"
+        config.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n"
+            "max_inflight_messages 1000\nmax_queued_messages 100000\nlog_dest none\n"
+        )
+        self.run(program, "-c", str(config), port=self.port)
 
 
 # A PostgreSQL server from the packages of the distribution, reached over a socket in its directory.

@@ -12,23 +12,18 @@ import argparse
 import asyncio
 import os
 import resource
-import shutil
-import socket
 import statistics
 import struct
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
-from bench.players import Players
+from bench.players import Players, resident_bytes
+from bench.servers import MosquittoServer, NotInstalled, installed
 from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Setting, Workload, column
 from overlay import loops
-from overlay.errors import NetworkError
 from pubsub import Node
 from pubsub.doors.mqtt import MqttDoor
 from pubsub.doors.mqtt.packets import V311, Asked, Connect, Publish, Subscribe, write_packet
@@ -44,8 +39,11 @@ PUBACK, PUBREC, PUBREL, PUBCOMP = 0x40, 0x50, 0x62, 0x70
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     for system in ("camcast", "mosquitto"):
-        if system == "mosquitto" and shutil.which("mosquitto") is None:
-            yield Row("mqtt", {"system": system}, LEFT_OUT, 0.0, note="mosquitto is not installed")
+        try:
+            if system == "mosquitto":
+                installed(system, package=system)
+        except NotInstalled as missing:
+            yield Row("mqtt", {"system": system}, LEFT_OUT, 0.0, note=str(missing))
             continue
         yield from _memory(system, options.clients)
         for qos in options.qos:
@@ -67,18 +65,13 @@ def _speed(system: str, qos: int, subscribers: int, messages: int, network: int)
 def _memory(system: str, clients: int) -> Iterator[Row]:
     with Players() as players:
         port, process = players.start(serve, system).answer()
-        before = _resident(process)
+        before = resident_bytes(process)
         connected, seconds = players.start(stay, port, clients).answer()
-        grown = (_resident(process) - before) / connected
+        grown = (resident_bytes(process) - before) / connected
         settings: dict[str, Setting] = {"system": system, "clients": clients}
         yield Row("mqtt", settings, "connected", connected, "clients")
         yield Row("mqtt", settings, "connects", connected / seconds, "clients/s")
         yield Row("mqtt", settings, "memory", grown / 1024, "KiB/client")
-
-
-def _resident(process: int) -> int:
-    fields = Path(f"/proc/{process}/statm").read_text().split()
-    return int(fields[1]) * 4096
 
 
 def _allow_sockets() -> None:
@@ -96,21 +89,9 @@ def serve(pipe: Connection, system: str) -> None:
     if system == "camcast":
         loops.run(_door(pipe))
         return
-    port = _free_port()
-    with tempfile.TemporaryDirectory() as directory:
-        config = Path(directory) / "mosquitto.conf"
-        config.write_text(
-            f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n"
-            "max_inflight_messages 1000\nmax_queued_messages 100000\nlog_dest none\n"
-        )
-        process = subprocess.Popen(["mosquitto", "-c", str(config)])
-        try:
-            _until_open(port)
-            pipe.send((port, process.pid))
-            pipe.recv()
-        finally:
-            process.kill()
-            process.wait()
+    with MosquittoServer() as server:
+        pipe.send((server.port, server.pid))
+        pipe.recv()
 
 
 async def _door(pipe: Connection) -> None:
@@ -118,23 +99,6 @@ async def _door(pipe: Connection) -> None:
         assert door.address is not None
         pipe.send((door.address.port, os.getpid()))
         await asyncio.to_thread(pipe.recv)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def _until_open(port: int) -> None:
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise NetworkError(f"mosquitto does not listen on port {port}")
 
 
 # -- the clients' process --

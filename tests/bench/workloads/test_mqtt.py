@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 
 import pytest
 
+from bench.servers import NotInstalled, installed
 from bench.workloads.mqtt import WORKLOAD, run
 
 
@@ -16,7 +16,11 @@ def test_a_small_run_has_a_row_for_everything_and_loses_nothing() -> None:
     few = {"qos": [0, 1, 2], "subscribers": [2], "messages": 200, "clients": 5, "runs": 1}
     rows = list(run(argparse.Namespace(**(names | few))))
     delivered = [row for row in rows if row.metric == "delivered"]
-    systems = 1 if shutil.which("mosquitto") is None else 2
+    try:
+        installed("mosquitto", package="mosquitto")
+        systems = 2
+    except NotInstalled:
+        systems = 1
     assert len(delivered) == 3 * systems
     assert all(row.value == 1.0 for row in delivered)
     assert len([row for row in rows if row.metric == "memory"]) == systems
