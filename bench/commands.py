@@ -311,16 +311,12 @@ def print_tables(workload: Workload, rows: Sequence[Row]) -> None:
     for row in rows:
         if row.note and row.event is None and (row.metric == LEFT_OUT or any_columns):
             what = LEFT_OUT if row.metric == LEFT_OUT else row.metric
-            print(f"{what}: {_named(row)}: {row.note}")
+            print(f"{what}: {row.what}: {row.note}")
 
 
 def _say_progress(row: Row) -> None:
     run = "" if row.network is None else f", run {row.network + 1}"
-    print(f"measured: {_named(row)}{run}", file=sys.stderr, flush=True)
-
-
-def _named(row: Row) -> str:
-    return ", ".join(str(value) for value in row.settings.values()) or row.experiment
+    print(f"measured: {row.what}{run}", file=sys.stderr, flush=True)
 
 
 def command_of(workload: Workload, options: argparse.Namespace) -> str:

@@ -188,7 +188,11 @@ class Experiment:
     @property
     def living(self) -> tuple[int, ...]:
         """Processes of each community that are up, at least one, where a share is down."""
-        return tuple(max(1, size - round(self.failed * size)) for size in self.sizes)
+        return tuple(left_of(size, self.failed) for size in self.sizes)
+
+    def fanout(self, processes: int) -> int:
+        """floor(ln N + c), within what a group of N allows: the paper's simulator takes the floor."""
+        return max(0, min(math.floor(math.log(processes) + self.c), processes - 1))
 
     @property
     def variant(self) -> str:
@@ -240,6 +244,11 @@ class Experiment:
 
 
 _NAMES = tuple(field.name for field in dataclasses.fields(Experiment))
+
+
+def left_of(size: int, failed: float) -> int:
+    """Processes of a community that are up when a share of it is down: at least one."""
+    return max(1, size - round(failed * size))
 
 
 def variant_of(balance: bool, dissemination: str, sure_links: bool) -> str:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from bench.experiment import Experiment
+from bench.experiment import Experiment, left_of
 from bench.populations.hierarchy import (
     JOINS_AT_ONCE,
     Introductions,
@@ -163,8 +163,7 @@ class Population:
         """Crash until a share of each community is down, at least one process of each being left."""
         for level, size in enumerate(self._experiment.sizes):
             hosts = [host for host, r in self._residents.items() if r.level == level]
-            left = max(1, size - round(share * size))
-            for host in chance.sample(hosts, max(0, len(hosts) - left)):
+            for host in chance.sample(hosts, max(0, len(hosts) - left_of(size, share))):
                 self.crash_one(host)
 
     def crash_one(self, host: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import tempfile
 import time
@@ -346,9 +345,7 @@ def _numbers(sizes: Sequence[int]) -> list[list[int]]:
 
 def _full_tables(experiment: Experiment, level: int) -> int:
     """Contacts in a full topic table, floor(ln N + c) of the others, and in a full super-topic table."""
-    size = experiment.sizes[level]
-    own = min(size - 1, math.floor(math.log(size) + experiment.c))
-    above = experiment.sizes[level + 1 : level + 2]
+    own, above = experiment.fanout(experiment.sizes[level]), experiment.sizes[level + 1 : level + 2]
     return own + sum(min(experiment.z, others) for others in above)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate, Aggregates, community_name
-from bench.experiment import CLUSTERS, MODES, TIERS
+from bench.experiment import CLUSTERS, MODES, TIERS, left_of
 from bench.model.printed import PrintedSetting
 from bench.report.svg import Figure, Panel, Point, Series
 from bench.report.table import remade_by
@@ -384,7 +384,7 @@ def printed_setting(row: Aggregate) -> PrintedSetting:
     sizes, failed, pi = row.sizes, row.failed, 1.0
     if row.failure == "repaired":
         # Where tables hold the living alone, these are the whole system.
-        sizes, failed = tuple(max(1, n - round(failed * n)) for n in sizes), 0.0
+        sizes, failed = tuple(left_of(n, failed) for n in sizes), 0.0
     elif row.failure == "stillborn":
         pi = 1 - failed
     return PrintedSetting(

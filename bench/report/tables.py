@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.aggregates import Aggregate, Aggregates
-from bench.experiment import CLUSTERS
+from bench.experiment import CLUSTERS, PROTOCOLS
 from bench.model import formulas, parity
 from bench.model.pmcast import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
 from bench.model.printed import TABLE_1, TABLE_2, PublishedRow
@@ -26,7 +26,6 @@ from bench.workloads.workload import LEFT_OUT, Workload
 # The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives.
 
 
-PROTOCOLS = ("camcast", "broadcast", "multicast", "hierarchical", "pmcast")
 NAMES = {
     "camcast": "CAMCAST",
     "broadcast": "(a) gossip broadcast",
@@ -34,6 +33,7 @@ NAMES = {
     "hierarchical": "(c) hierarchical gossip broadcast",
     "pmcast": "PMcast",
 }
+PARAMETERS = {name: value for name, value in SIMULATED.items() if name != "sizes"}
 METRICS = {
     "messages_inside": "messages inside",
     "messages_upward": "upward",
@@ -110,7 +110,6 @@ def _of_table(
     aggregates: Aggregates, figure: str, metric: str, tier: str, protocol: str
 ) -> dict[tuple[int, ...], Aggregate]:
     """Rows by topology. PMcast's formula is of no figure: its rows of the alternatives serve, too."""
-    shared = {name: SIMULATED[name] for name in ("c", "g", "a", "z", "loss")}
     rows = aggregates.select(
         metric=metric,
         tier=tier,
@@ -118,7 +117,7 @@ def _of_table(
         mode="uniform",
         community=WHOLE,
         failed=0.0,
-        **shared,
+        **PARAMETERS,
     )
     figures = (figure, "alternatives") if protocol == "pmcast" else (figure,)
     from_root = figure == "table-2"
@@ -131,8 +130,8 @@ def _of_table(
 
 def _alternatives(aggregates: Aggregates, sizes: tuple[int, ...], level: int) -> Table:
     """Measured, by formula, and by the paper's own; one line for each protocol and of these."""
-    shared = {name: SIMULATED[name] for name in ("c", "g", "a", "z", "loss")}
-    shared |= {"figure": "alternatives", "sizes": sizes, "publish_level": level, "community": WHOLE}
+    shared = {"figure": "alternatives", "sizes": sizes, "publish_level": level, "community": WHOLE}
+    shared |= PARAMETERS
     rows = []
     for protocol in PROTOCOLS:
         for tier, word in (("simulate", "simulated"), ("model", "formula")):
@@ -288,7 +287,7 @@ def speed_tables(directory: Path | None) -> list[Table]:
             quick = f"with --quick in about {workload.quick_seconds:g} s"
             absent.append((workload.title, f"{workload.command}; {quick}"))
         absent += [
-            (f"{workload.title}: {_what(one)}", one.row.note)
+            (f"{workload.title}: {one.row.what}", one.row.note)
             for one in recorded
             if one.row.metric == LEFT_OUT
         ]
@@ -316,7 +315,3 @@ def _measured(workload: Workload, recorded: list[Recorded]) -> list[Table]:
 def _origin(origin: Provenance) -> str:
     commit = f", commit {origin.commit}" if origin.commit else ""
     return f"{origin.command} ({origin.started}{commit}; {origin.machine}; load {origin.load:g})."
-
-
-def _what(one: Recorded) -> str:
-    return ", ".join(str(value) for value in one.row.settings.values())

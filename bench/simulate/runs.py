@@ -39,13 +39,7 @@ from bench.simulate.rounds import (
     gossip,
     gossip_among_all,
 )
-from bench.simulate.tables import (
-    LANES,
-    draw_row,
-    further_entries,
-    topic_tables,
-    uniform_fanout,
-)
+from bench.simulate.tables import LANES, draw_row, further_entries, topic_tables
 
 SIMULATED = ("camcast", "broadcast", "multicast", "hierarchical")
 """The protocols that there are rounds of: CAMCAST, and the alternatives (a), (b) and (c) of section 4.2."""
@@ -73,7 +67,7 @@ class CommunityRun:
         self.queue = np.empty(size + 1, np.uint32)
         self.tables = topic_tables(experiment, [size], level, seed)
         own = self.tables.fanouts
-        self.fanout = int(own.max()) if len(own) else uniform_fanout(experiment.c, size)
+        self.fanout = int(own.max()) if len(own) else experiment.fanout(size)
         self.block = np.zeros((max(self.fanout, experiment.z, 1), LANES), np.uint32)
         self.words = np.zeros(3 * LANES, np.uint64)
         self.loss = chance32(experiment.loss)
@@ -213,7 +207,7 @@ class ClusterRun:
         hierarchical = experiment.protocol == "hierarchical"
         self.clusters = min(CLUSTERS, self.total) if hierarchical else 1
         self.keys = stream_keys(seed, 0)
-        self.fanouts = _fanouts(experiment.c, self.total, self.clusters)
+        self.fanouts = _fanouts(experiment, self.total, self.clusters)
         groups = cluster_sizes(self.total, self.clusters)
         self.tables = topic_tables(experiment, groups, len(sizes), seed)
         if len(self.tables.fanouts):
@@ -290,11 +284,11 @@ def cluster_sizes(total: int, clusters: int) -> list[int]:
     return [small + 1] * larger + [small] * (clusters - larger)
 
 
-def _fanouts(c: float, total: int, clusters: int) -> npt.NDArray[np.int64]:
+def _fanouts(experiment: Experiment, total: int, clusters: int) -> npt.NDArray[np.int64]:
     """Inside a cluster of the smaller size, inside one of the larger, and across."""
     small = total // clusters
-    across = math.floor(math.log(clusters) + c) if clusters > 1 else 0
-    inside = uniform_fanout(c, small), uniform_fanout(c, small + 1)
+    across = math.floor(math.log(clusters) + experiment.c) if clusters > 1 else 0
+    inside = experiment.fanout(small), experiment.fanout(small + 1)
     return np.array([*inside, max(0, min(across, total - small - 1))], np.int64)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -81,11 +80,6 @@ def topic_tables(
     return TopicTables(together, np.concatenate(views), room, fanouts)
 
 
-def uniform_fanout(c: float, processes: int) -> int:
-    """floor(ln N + c), within what a group of N allows: the paper's simulator takes the floor."""
-    return max(0, min(math.floor(math.log(processes) + c), processes - 1))
-
-
 def further_entries(experiment: Experiment, sizes: tuple[int, ...], level: int) -> int:
     """Entries that one process of a community keeps beside the table of its own group.
 
@@ -95,7 +89,7 @@ def further_entries(experiment: Experiment, sizes: tuple[int, ...], level: int) 
     if experiment.protocol == "camcast" and level + 1 < len(sizes):
         return min(experiment.z, sizes[level + 1])
     if experiment.protocol == "multicast":
-        return sum(uniform_fanout(experiment.c, size) for size in sizes[:level])
+        return sum(experiment.fanout(size) for size in sizes[:level])
     return 0
 
 

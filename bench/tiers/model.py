@@ -91,7 +91,7 @@ class _Gossip:
 
 def _gossip(group: int, experiment: Experiment, seeds: float = 1.0) -> _Gossip:
     """Gossip in a group in which `seeds` processes have the event to begin with."""
-    fanout = max(0, min(math.floor(math.log(group) + experiment.c), group - 1))
+    fanout = experiment.fanout(group)
     sent = fanout * _visible(experiment)
     others = max(0.0, _alive(group, experiment) - 1)
     begun = seeds / group

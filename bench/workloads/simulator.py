@@ -27,7 +27,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 def beside_others(sizes: Sequence[int]) -> Iterator[Row]:
     """The others' messages a second, and how many times faster ours is; who is not installed is named."""
-    from bench.simulate.tables import uniform_fanout
     from bench.systems import simulators
 
     for size in sizes:
@@ -38,7 +37,7 @@ def beside_others(sizes: Sequence[int]) -> Iterator[Row]:
                 note = f"not installed (PyPI's package: {package})"
                 yield Row("simulator", settings, LEFT_OUT, 0.0, note=note)
                 continue
-            fanout = uniform_fanout(simulators.asked(size).c, size)
+            fanout = simulators.asked(size).fanout(size)
             if graph is None:
                 graph = simulators.random_graph(size, simulators.CRASHED, fanout)
                 ours = simulators.rate(size)

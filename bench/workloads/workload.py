@@ -39,6 +39,11 @@ class Row:
     """Which of the processes the value is of; None for all of them."""
     note: str = ""
 
+    @property
+    def what(self) -> str:
+        """What was measured, as a reader is told it."""
+        return ", ".join(map(str, self.settings.values())) or self.experiment
+
 
 @dataclass(frozen=True)
 class Option:

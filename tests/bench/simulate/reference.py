@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from bench.experiment import Experiment
 from bench.simulate.runs import link_probability
-from bench.simulate.tables import uniform_fanout
 
 
 @dataclass
@@ -53,7 +52,7 @@ def _targets(
 ) -> list[tuple[int, int]]:
     sizes = experiment.sizes
     suspicion = experiment.failed if experiment.failure == "weak" else 0.0
-    steps = rng.sample(range(1, sizes[level]), uniform_fanout(experiment.c, sizes[level]))
+    steps = rng.sample(range(1, sizes[level]), experiment.fanout(sizes[level]))
     others = [(process + step) % sizes[level] for step in steps]
     inside = [target for target in others if rng.random() >= suspicion]
     found.sent[level] += len(inside)

@@ -15,7 +15,6 @@ from bench.experiment import FAILURES_OF_TIER, MODES_OF_TIER, Experiment
 from bench.results import CommunityResult
 from bench.simulate import SIMULATED, simulate
 from bench.simulate.runs import run_communities
-from bench.simulate.tables import uniform_fanout
 from tests.bench.simulate.asked import asked, events, everyone, known, messages, reached, received
 
 SETTINGS = st.fixed_dictionaries(
@@ -45,7 +44,7 @@ def balance(experiment: Experiment, event: list[CommunityResult]) -> None:
         assert community.parasites == (0 if wanted else received(community))
         assert known(community.table_entries) <= known(community.largest_table)
         if experiment.protocol in ("camcast", "multicast") and experiment.mode == "uniform":
-            fanout = uniform_fanout(experiment.c, community.processes)
+            fanout = experiment.fanout(community.processes)
             outside = fanout if experiment.protocol == "multicast" else 0
             assert known(community.messages_inside) <= (community.reached or 0) * fanout + outside
             assert not community.parasites
@@ -71,12 +70,13 @@ def test_only_the_publisher_has_the_event_in_round_0() -> None:
 
 def test_without_loss_and_failures_all_that_is_sent_arrives() -> None:
     for protocol in SIMULATED:
-        event = simulate(asked(protocol=protocol, loss=0.0, c=9.0, p_sel=0.5))
+        experiment = asked(protocol=protocol, loss=0.0, c=9.0, p_sel=0.5)
+        event = simulate(experiment)
         assert sum(map(received, event)) == messages(event)
         assert everyone(event)
         for own in event:
             if protocol == "camcast":
-                assert own.messages_inside == reached(own) * uniform_fanout(9.0, own.processes)
+                assert own.messages_inside == reached(own) * experiment.fanout(own.processes)
 
 
 def test_the_publisher_is_alive_even_if_all_crash() -> None:

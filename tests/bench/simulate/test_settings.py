@@ -9,7 +9,6 @@ import pytest
 from bench.experiment import ExperimentError
 from bench.simulate import simulate
 from bench.simulate.runs import link_probability
-from bench.simulate.tables import uniform_fanout
 from tests.bench.simulate.asked import asked, known
 
 
@@ -23,10 +22,10 @@ def test_what_cannot_be_simulated_is_named(name: str, value: Any) -> None:
 
 
 def test_the_fanout_is_the_floor_and_fits_the_group() -> None:
-    found = [uniform_fanout(5.0, n) for n in (1110, 1000, 300, 500, 100, 10)]
+    found = [asked().fanout(n) for n in (1110, 1000, 300, 500, 100, 10)]
     assert found == [12, 11, 10, 11, 9, 7]
-    assert [uniform_fanout(5.0, n) for n in (1, 2, 3)] == [0, 1, 2]
-    assert uniform_fanout(-20.0, 1000) == 0
+    assert [asked().fanout(n) for n in (1, 2, 3)] == [0, 1, 2]
+    assert asked(c=-20.0).fanout(1000) == 0
 
 
 def test_link_probabilities() -> None:
