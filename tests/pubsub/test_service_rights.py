@@ -21,6 +21,7 @@ from pubsub.rights import Action, RightError, revoke
 from tests.pubsub.test_subscribing_rights import (
     MALLORY,
     OTHER,
+    OTHER_READS,
     READER,
     ROOT,
     TO_READ,
@@ -96,6 +97,33 @@ def test_durable_subscribers_and_readers_need_theirs(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(20), mallory.subscribe("/soccer", durable="hers"):
                 pass
+
+    play(main)
+
+
+def test_a_right_to_replay_a_part_does_not_replay_the_rest(tmp_path: Path) -> None:
+    """A name that began with what may be replayed asks for more before it has read anything."""
+
+    async def main(party: Party) -> None:
+        kept = await archive(party, tmp_path, KEEPER, TO_KEEP.packed)
+        await kept.ready("/soccer")
+        writer = await party.node(WRITER, TO_WRITE.packed)
+        for topic in ("/soccer/italy", "/soccer/spain"):
+            await writer.publish(topic, topic, durable=True)
+        await asyncio.sleep(RECENT_SECONDS + 10)
+        part = right_of(OTHER, Action.REPLAY, "/soccer/spain")
+        other = await party.node(OTHER, OTHER_READS.packed, part.packed)
+        spain = {"durable": "name", "since": "beginning"}
+        async with other.subscribe("/soccer/spain", **spain):
+            pass
+        with pytest.raises(ArchiveError, match="no right to replay /soccer"):
+            async with other.subscribe("/soccer", durable="name"):
+                pass
+        async with other.subscribe("/soccer/spain", **spain) as events:
+            assert (await anext(events)).data == "/soccer/spain"
+        async with other.subscribe("/soccer", durable="name") as events:
+            await writer.publish("/soccer/italy", "new", durable=True)
+            assert (await anext(events)).data == "new"
 
     play(main)
 

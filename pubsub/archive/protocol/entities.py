@@ -184,6 +184,8 @@ class Entities:
             self.notifier.respond(entity)
         elif session is not None and self._is_anothers(session, sender):
             self._refuse(sender, register, BUSY)
+        elif why := self._change_refusal(sender, entity, interest):
+            self._refuse(sender, register, why)
         elif interest != entity.interest:
             self._change_interest(sender, register, entity, interest)
         else:
@@ -625,6 +627,14 @@ class Entities:
     def _may_have(self, peer: Contact, entity: EntityDissemination) -> bool:
         """Whether a peer may have what waits for a name, whoever has registered it."""
         return self._world.may(peer.id, Action.SUBSCRIBE, entity.interest.pattern)
+
+    def _change_refusal(self, peer: Contact, entity: EntityDissemination, interest: Interest) -> str:
+        """Why a name may not ask for something else; empty if it may. What it has not read from before its
+        registration is matched anew, and so replayed."""
+        if interest == entity.interest or entity.done >= entity.matched_from:
+            return ""
+        age = entity.registered - entity.began
+        return self._world.right_refusal(peer.id, age, interest.pattern)
 
     def farewell(self) -> None:
         """Send everybody who is here, or comes, to another archive."""

@@ -63,9 +63,13 @@ class ArchiveWorld:
 
     def replay_refusal(self, name: str, peer: PeerId, age: float, pattern: str) -> str:
         """Why a peer may not have what was archived `age` seconds ago under a new name; empty if it may."""
+        return self.right_refusal(peer, age, pattern) or self.replay.refusal(name, peer, age)
+
+    def right_refusal(self, peer: PeerId, age: float, pattern: str) -> str:
+        """The same as far as rights go, for any name."""
         if age > RECENT_SECONDS and not self.may(peer, Action.REPLAY, pattern):
             return f"this node has no right to replay {pattern}"
-        return self.replay.refusal(name, peer, age)
+        return ""
 
     def damaged(self) -> list[Span]:
         """Numbers of events that were stored and cannot be read. A torn batch is not damaged: nobody was told
