@@ -60,6 +60,10 @@ the branch that has the most: of the rights that began with one grant of an auth
 MOST_OF_HOLDER = 64
 """Revocations that are kept of one signer that is not an authority."""
 
+NEWS_SECONDS = 60.0
+"""How long a revocation is handed on to others as an event. Who missed it has it from others in time; and
+nobody without a right can have one that all know sent through the network again and again."""
+
 _HEAD = struct.Struct(f">{PUBLIC_KEY_BYTES}sBBQH")
 _PURPOSE = b"camcast right 1"
 _TAKEN_BACK = b"camcast revocation 1"
@@ -218,6 +222,8 @@ class _Revoked(NamedTuple):
     """When it would have ended."""
     branch: bytes
     """Who was given the right that it is a part of by an authority."""
+    heard_at: float
+    """When this node heard of it."""
 
     @property
     def signer(self) -> bytes:
@@ -318,10 +324,16 @@ class Authority:
             return True  # it has ended without
         if not self._make_room(revocation[:PUBLIC_KEY_BYTES]):
             return True
-        self._revoked[name] = _Revoked(revocation, until, right.grants[0].holder)
+        branch = right.grants[0].holder
+        self._revoked[name] = _Revoked(revocation, until, branch, self._now())
         for changed in self.revocations_changed:
             changed()
         return True
+
+    def is_news(self, revocation: bytes) -> bool:
+        """Whether a revocation was taken, and not long ago."""
+        known = self._revoked.get(_name(revocation[_REVOCATION_HEAD:]))
+        return known is not None and self._now() < known.heard_at + NEWS_SECONDS
 
     def _check_revocation(self, revocation: bytes) -> Right:
         signer = revocation[:PUBLIC_KEY_BYTES]

@@ -76,9 +76,12 @@ def has_right(block: Block, authority: Authority | None) -> bool:
 
 
 def are_revocations(block: Block, authority: Authority) -> bool:
-    """Whether a block of the topic of revocations has nothing but valid ones; they work from then on."""
+    """Whether a block of the topic of revocations has nothing but valid ones, and some that are news; they
+    work from then on."""
     batch, _ = block.batch(0, True)
-    return all(isinstance(data, bytes) and authority.take_back(data) for data in batch.data)
+    if not all(isinstance(data, bytes) and authority.take_back(data) for data in batch.data):
+        return False
+    return any(map(authority.is_news, batch.data))
 
 
 class Validation:

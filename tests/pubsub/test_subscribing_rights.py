@@ -18,7 +18,17 @@ from pubsub import Node, Subscription
 from pubsub.camcast.messages import AnnounceBlocks
 from pubsub.event import Copy
 from pubsub.gate import COMPARE_SECONDS, Gate
-from pubsub.rights import CLOCK_SLACK, Action, Grant, Right, RightError, grant_first, revoke
+from pubsub.rights import (
+    CLOCK_SLACK,
+    NEWS_SECONDS,
+    REVOCATIONS,
+    Action,
+    Grant,
+    Right,
+    RightError,
+    grant_first,
+    revoke,
+)
 from tests.pubsub.playground import MODES, received
 
 KEYS = [bytes(range(32))]
@@ -224,6 +234,27 @@ def test_who_was_away_learns_of_a_revocation_from_others() -> None:
         await writer.publish("/soccer", "after", wait="acked")
         assert [event.data for event in await received(other, 1)] == ["after"]
         assert copies(reader) == 0
+
+    play(main)
+
+
+def test_a_revocation_that_all_know_is_not_handed_on_again() -> None:
+    """Whoever has one may publish it, without any right: as an event it travels once."""
+
+    async def main(party: Party) -> None:
+        reader = await party.node(READER, TO_READ.packed)
+        mallory = await party.node(MALLORY)
+        taken = revoke(OTHER_READS, ROOT)
+        await mallory.revoke(taken)
+        await asyncio.sleep(5)
+        assert reader.metrics.as_dict()["rights_revoked"] == 1
+        assert "no_right" not in reader.metrics.as_dict()["events_dropped"]
+        await asyncio.sleep(NEWS_SECONDS)
+        sent = reader.metrics.as_dict()["events_sent"]
+        await mallory.publish(REVOCATIONS, taken)
+        await asyncio.sleep(5)
+        assert reader.metrics.as_dict()["events_dropped"]["no_right"] >= 1
+        assert reader.metrics.as_dict()["events_sent"] == sent
 
     play(main)
 

@@ -628,7 +628,9 @@ class Entities:
         """Whether a peer may have what waits for a name, whoever has registered it."""
         return self._world.may(peer.id, Action.SUBSCRIBE, entity.interest.pattern)
 
-    def _change_refusal(self, peer: Contact, entity: EntityDissemination, interest: Interest) -> str:
+    def _change_refusal(
+        self, peer: Contact, entity: EntityDissemination, interest: Interest
+    ) -> str:
         """Why a name may not ask for something else; empty if it may. What it has not read from before its
         registration is matched anew, and so replayed."""
         if interest == entity.interest or entity.done >= entity.matched_from:
