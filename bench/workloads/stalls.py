@@ -133,18 +133,6 @@ async def _subscribe(
             pipe.send(bins.counts)
 
 
-def _stop(player: Player) -> None:
-    player.stop()
-
-
-def _kill(player: Player) -> None:
-    player.kill()
-
-
-def _go_on(player: Player) -> None:
-    player.go_on()
-
-
 def _nothing(player: Player) -> None:
     pass
 
@@ -161,12 +149,12 @@ class Trouble:
 
     @property
     def is_fatal(self) -> bool:
-        return self.end is _kill
+        return self.end is Player.kill
 
 
 TROUBLES = (
-    Trouble("stopped, then killed", _stop, _kill, ("stopped", "killed")),
-    Trouble("stopped, then goes on", _stop, _go_on, ("stopped", "goes on")),
+    Trouble("stopped, then killed", Player.stop, Player.kill, ("stopped", "killed")),
+    Trouble("stopped, then goes on", Player.stop, Player.go_on, ("stopped", "goes on")),
     Trouble("does not read for a while", phases=("does not read", "reads again"), reads=False),
 )
 
