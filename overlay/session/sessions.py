@@ -609,7 +609,9 @@ class Sessions:
         if session is None or session.is_doubted or counter >= session.sent:
             return
         contact = sender_contact(session.peer, source)
-        if contact is None or not _is_at(session, contact.address):
+        if contact is None or not (
+            _is_at(session, contact.address) or contact.address == session.dialled
+        ):
             return  # an outsider can have any member say that it does not know the session
         opening = self._openings.get(contact.address) or self._open(contact.address)
         if opening is not None:
