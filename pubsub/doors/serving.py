@@ -18,6 +18,10 @@ CLOSING_SECONDS = 2.0
 """How long clients have to take what was written to them when a door closes."""
 
 
+SILENT_SECONDS = 60.0
+"""How long a connection may be open without a whole request."""
+
+
 async def serve(
     stack: AsyncExitStack,
     app: web.Application,
@@ -28,7 +32,12 @@ async def serve(
     """Serve the application until the stack ends; where it is served, with the port that was free."""
     from aiohttp import web
 
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSING_SECONDS)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=CLOSING_SECONDS,
+        keepalive_timeout=SILENT_SECONDS,
+    )
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     site = web.TCPSite(runner, at.host, at.port, ssl_context=tls)

@@ -15,6 +15,7 @@ import pytest
 from overlay import loops
 from pubsub import Archive, Node
 from pubsub.cli import main as command
+from pubsub.doors import serving
 from pubsub.doors.http import HttpConfig, HttpDoor
 from pubsub.doors.mqtt.message import MqttMessage
 
@@ -164,6 +165,25 @@ def test_tokens_and_origins() -> None:
                 assert response.status == 403
 
     with_door(body, tokens=["secret"], origins=["https://example.org"])
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /topics/a HTTP/1.1\r\nHost:"])
+def test_connections_that_ask_for_nothing_are_ended(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "SILENT_SECONDS", 0.05)
+
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        reader, writer = await asyncio.open_connection(door.address.host, door.address.port)
+        writer.write(said)
+        assert await reader.read() == b""
+        writer.close()
+        async with stream(session, "/topics/a") as events:
+            await asyncio.sleep(0.2)  # longer than a connection may be silent
+            await node.publish("/a", 1)
+            assert (await anext(events))["data"]["data"] == 1
+
+    with_door(body)
 
 
 def test_topics_that_nobody_follows_any_more_make_way() -> None:
