@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def suite(networks: int) -> tuple[Experiment, ...]:
-    """Rows of every length: formulas, simulations, emulated networks of five seconds each."""
+    """Rows of every length: formulas, simulations, emulated networks of about a second each."""
     small = {**SIMULATED, "sizes": (60, 20, 8)}
     rows = expand("harness", "overhead", tier="model", failed=[n / 500 for n in range(400)])
     for seed in range(networks):
@@ -85,7 +85,7 @@ WORKLOAD = Workload(
     "harness",
     "Overhead of the harness",
     "The same experiments on Spark and in a plain loop, in processor time of all processes together.",
-    (Option("networks", 12, "emulated networks among the experiments", quick=1),),
+    (Option("networks", 90, "emulated networks among the experiments", quick=1),),
     run,
     (
         RowTable(
