@@ -271,18 +271,42 @@ class PatientOrder(Order[K, T]):
         call_later: Callable[[float, Callable[[], None]], Timer],
         patience: float | None,
         most_early: int,
+        most_sources: int | None = None,
         gap: Callable[[K, int, int], None] = lambda source, first, last: None,
     ) -> None:
         """`patience`: seconds that an item waits for those before it; None for as long as it takes.
         `most_early`: items of one source that wait, if there is a patience; one more gives up what they
-        wait for."""
+        wait for. `most_sources`: sources that are known at a time; for one more, the source that was silent
+        for longest is given up and forgotten."""
         super().__init__(emit, gap=gap, bounds=UNBOUNDED)
         self._call_later = call_later
         self._patience = patience
         self._most_early = most_early
+        self._most_sources = most_sources
         self._timers: dict[K, Timer] = {}
 
+    def take_next(self, source: K, first: int, count: int) -> bool:
+        """Whether it is the turn of these consecutive items and nothing waits behind them: they count as
+        emitted then, and the caller emits them all at once. Otherwise `take` them one by one."""
+        if source in self._early or first != self._heard(source):
+            return False
+        self._next[source] = first + count
+        return True
+
+    def _heard(self, source: K) -> int:
+        """The number whose turn it is at a source, which is now the one that was heard last."""
+        following = self._next.pop(source, 0)
+        if not following:
+            if self._most_sources is not None and len(self._next) >= self._most_sources:
+                silent = self.silent()
+                self._emit_all(silent)
+                self.forget(silent)
+            following = 1
+        self._next[source] = following
+        return following
+
     def take(self, source: K, number: int, item: T) -> Verdict:
+        self._heard(source)
         verdict = super().take(source, number, item)
         if self._timers or verdict is Verdict.EARLY:
             self._wait_or_give_up(source)
@@ -316,3 +340,13 @@ class PatientOrder(Order[K, T]):
             return
         self.skip_to(source, hole.last)
         self._wait_or_give_up(source)
+
+    def _emit_all(self, source: K) -> None:
+        while source in self._early:
+            self._give_up(source)
+
+    def close(self) -> None:
+        """Emit what waits, gaps or not, and know nothing any more."""
+        for source in list(self._early):
+            self._emit_all(source)
+        self._next.clear()

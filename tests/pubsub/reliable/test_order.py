@@ -249,6 +249,49 @@ def test_without_patience_it_waits_as_long_as_it_takes() -> None:
     assert receiver.emitted["a"] == list(range(1, 21))
 
 
+def test_a_run_of_items_in_turn_is_left_to_the_caller() -> None:
+    receiver, _clock = patient()
+    order = receiver.order
+    assert isinstance(order, PatientOrder)
+    assert order.take_next("a", 1, 5)
+    assert order.last("a") == 5
+    assert receiver.emitted == {}
+    receiver.reached["a"] = 5
+    assert not order.take_next("a", 5, 2), "one of them is old"
+    assert not order.take_next("a", 7, 1), "it is early"
+    assert receiver.take("a", 7) is Verdict.EARLY
+    assert not order.take_next("a", 6, 1), "another one waits behind it"
+    assert receiver.take("a", 6) is Verdict.TAKEN
+    assert receiver.emitted["a"] == [6, 7]
+    assert order.take_next("a", 8, 2)
+
+
+def test_the_source_that_is_silent_for_longest_makes_room() -> None:
+    receiver, clock = patient(most_sources=2)
+    order = receiver.order
+    assert isinstance(order, PatientOrder)
+    assert order.take_next("a", 1, 1)
+    receiver.take("b", 2)
+    assert order.take_next("a", 2, 1)
+    receiver.take("c", 1)
+    assert "b" not in order
+    assert receiver.emitted["b"] == [2], "what waits is emitted before it goes"
+    assert receiver.gaps == [("b", 1, 1)]
+    assert order.last("a") == 2
+    clock.stage.run_for(10)
+    assert receiver.emitted["b"] == [2]
+
+
+def test_closing_emits_what_waits() -> None:
+    receiver, _clock = patient()
+    for number in (1, 3, 5):
+        receiver.take("a", number)
+    assert isinstance(receiver.order, PatientOrder)
+    receiver.order.close()
+    assert receiver.emitted["a"] == [1, 3, 5]
+    assert len(receiver.order) == 0
+
+
 # Broken orders, each of which must be noticed.
 
 
