@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from overlay.errors import UsageError
+from overlay.topic_name import check_topic_name
 from pubsub.cli.durable import add_archiving_options
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
@@ -48,6 +49,7 @@ async def publish(arguments: argparse.Namespace) -> int:
     check_durable(arguments)
     if arguments.via == "distributors":
         return await publish_messages(arguments, _data)
+    check_topic_name(arguments.topic)
     async with make_node(arguments) as node:
         if arguments.data != "-":
             return await _publish_one(node, arguments, arguments.data)

@@ -23,6 +23,7 @@ from pubsub.cli.progress_bar import ProgressBar, megabytes, receiving
 from pubsub.cli.terminal import run, say
 from pubsub.files import FileSharing
 from pubsub.text import visible
+from pubsub.topic import Pattern
 
 
 def add_command(commands: Any) -> None:
@@ -55,6 +56,7 @@ def add_command(commands: Any) -> None:
 
 async def receive(arguments: argparse.Namespace) -> int:
     check_durable(arguments)
+    Pattern.of(arguments.topic)  # a wrong one is refused before the network is asked for anything
     left = arguments.count
     subscribing: dict[str, Any] = {}
     if arguments.durable is not None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
+from overlay.topic_name import check_topic_name
 from pubsub.cli.durable import add_archiving_options
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
@@ -21,6 +23,7 @@ from pubsub.cli.options import (
 from pubsub.cli.progress_bar import ProgressBar, megabytes, sending
 from pubsub.cli.terminal import run, say
 from pubsub.files import FileSharing, Transfer
+from pubsub.files.disk import readable
 
 
 def add_command(commands: Any) -> None:
@@ -48,6 +51,9 @@ def add_command(commands: Any) -> None:
 
 async def send(arguments: argparse.Namespace) -> int:
     check_durable(arguments)
+    check_topic_name(arguments.topic)
+    with readable(Path(arguments.file)):
+        pass  # before the network is asked for anything
     begun = time.monotonic()
     async with make_node(arguments) as node, FileSharing(node) as files:
         bar = ProgressBar(files, sending)

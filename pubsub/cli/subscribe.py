@@ -26,6 +26,7 @@ from pubsub.cli.options import (
 from pubsub.cli.terminal import as_json, plain, run
 from pubsub.cli.via_distributors import add_distributor_options, print_messages
 from pubsub.event import Event
+from pubsub.topic import Pattern
 
 
 def add_command(commands: Any) -> None:
@@ -54,6 +55,7 @@ async def print_events(arguments: argparse.Namespace) -> int:
     check_durable(arguments)
     if arguments.via == "distributors":
         return await print_messages(arguments)
+    Pattern.of(arguments.topic)  # a wrong one is refused before the network is asked for anything
     async with running_node(arguments) as node:
         if arguments.durable is not None:
             async with durable_subscription(node, arguments) as durable_events:

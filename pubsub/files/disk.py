@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
+from io import FileIO
 from pathlib import Path
 
 import msgpack
@@ -84,21 +85,28 @@ class PieceFile:
         return whole.digest() == self._manifest.digest
 
 
-def describe_file(path: Path, piece_size: int = PIECE_BYTES) -> tuple[Manifest, HashList]:
-    """Read a file once, and make its manifest and the checksums of its pieces."""
+@contextmanager
+def readable(path: Path) -> Iterator[FileIO]:
+    """A regular file, open to be read; `UsageError` for one that cannot be sent."""
     if path.exists() and not path.is_file():
         raise UsageError(
             f"{path} is not a regular file, so it cannot be read again for each receiver"
         )
-    whole, hashes, size = hashlib.sha256(), bytearray(), 0
     try:
         with open(path, "rb", buffering=0) as file:
-            while piece := _read_fully(file.fileno(), piece_size):
-                whole.update(piece)
-                hashes += hashlib.sha256(piece).digest()
-                size += len(piece)
+            yield file
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def describe_file(path: Path, piece_size: int = PIECE_BYTES) -> tuple[Manifest, HashList]:
+    """Read a file once, and make its manifest and the checksums of its pieces."""
+    whole, hashes, size = hashlib.sha256(), bytearray(), 0
+    with readable(path) as file:
+        while piece := _read_fully(file.fileno(), piece_size):
+            whole.update(piece)
+            hashes += hashlib.sha256(piece).digest()
+            size += len(piece)
     pieces_digest = hashlib.sha256(hashes).digest()
     manifest = Manifest(path.name, size, piece_size, whole.digest(), pieces_digest)
     return manifest, HashList(manifest, bytes(hashes))

@@ -49,6 +49,12 @@ def test_every_command_has_help_with_an_example(
         (["group", "--members", "127.0.0.1:1", "-n", "0", "--fanout", "2"], "goes with --qos pb"),
         (["hand-over", "/a", "--from", "127.0.0.1:1"], "--to is needed"),
         (["status", "127.0.0.1:9"], "no node answers"),
+        # Before the network is asked for anything, so within no time of joining it.
+        (["publish", "soccer", "1", "--bootstrap", "127.0.0.1:9"], "begin with a slash"),
+        (["subscribe", "soccer", "--bootstrap", "127.0.0.1:9"], "begin with a slash"),
+        (["send", sys.executable, "soccer", "--bootstrap", "127.0.0.1:9"], "begin with a slash"),
+        (["send", "/does/not/exist", "/a", "--bootstrap", "127.0.0.1:9"], "cannot be read"),
+        (["receive", "soccer", "x", "--bootstrap", "127.0.0.1:9"], "begin with a slash"),
     ],
 )
 def test_what_goes_wrong_is_one_sentence_on_stderr_and_a_non_zero_exit(
