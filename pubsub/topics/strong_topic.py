@@ -92,6 +92,9 @@ class StrongTopic:
         self.topic = topic
         self.joined_event = asyncio.Event()
         self.is_closed = False
+        self.unanswered: dict[PeerId, None] = {}
+        """Whom this participant has asked to join, and who have not answered, while no participant is known:
+        they may take part all the same."""
         self.core: TopicBroadcast
         self._runtime = runtime
         self._handlers = handlers
@@ -158,7 +161,7 @@ class StrongTopic:
     @property
     def is_alone(self) -> bool:
         """Whether nobody else takes part, as far as is known here, but those taken for gone."""
-        return self.core.membership.is_alone
+        return self.core.membership.is_alone and not self.unanswered
 
     @property
     def participants(self) -> list[Participant]:
@@ -352,6 +355,7 @@ class StrongTopic:
 
     def receive(self, sender: Contact, message: Any) -> None:
         """Take a message of this topic from the network."""
+        self.unanswered.pop(sender.id, None)
         if isinstance(message, Aside):
             self._aside.receive(sender, message)
         else:
@@ -409,6 +413,7 @@ class StrongTopic:
         self._call("stable", self._handlers.stable, view)
 
     def participant_changed(self, before: Entry | None, now: Entry) -> None:
+        self.unanswered.clear()
         self.room()
         self._call("participant", self._handlers.participant, _participant(now))
 

@@ -206,6 +206,7 @@ class StrongTopics:
                 break
             sponsor = entropy().choice([c for c in found if c.id not in asked] or found)
             asked[sponsor.id] = None
+            strong.unanswered[sponsor.id] = None
             membership.subscribe(sponsor)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SPONSOR_SECONDS):

@@ -2,8 +2,9 @@
 
 python -m tests.promises --seeds 50 --minutes 4 --services durable strong --write docs/ledger.md
 
-Each schedule leaves a row in a file, so a run that was stopped goes on where it was: what has a row without a
-violation is not run again.
+Each schedule leaves a row in a file, so a run that was stopped goes on where it was: what has a row of this
+commit without a violation is not run again. The ledger counts the rows of all commits, and says how many each
+commit has.
 `--mutants` also breaks the product on purpose, one way after another, and says whether the schedules notice;
 `--seeds 0 --mutants` does that alone.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -50,12 +52,23 @@ def run_one(service: str, seed: int, minutes: float) -> Outcome:
     return outcome
 
 
+def commit_here() -> str:
+    """The commit of this clone, with a `+` where files differ from it; empty outside a clone."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("diff", "HEAD", "--shortstat") else "")
+
+
 class Rows:
-    """What was run, kept in a file of JSON lines; the last row of a seed, or of a mutant, counts."""
+    """What was run, kept in a file of JSON lines; the last row of a seed at a commit, or of a mutant,
+    counts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._rows: dict[tuple[str, int, float], Outcome] = {}
+        self._rows: dict[tuple[str, int, float, str], Outcome] = {}
         self.noticed: dict[str, int] = {}
         """By mutant: after how many seeds it was noticed."""
         for line in path.read_text().splitlines() if path.exists() else ():
@@ -66,7 +79,7 @@ class Rows:
                 self._keep(Outcome.of(row))
 
     def _keep(self, outcome: Outcome) -> None:
-        self._rows[outcome.service, outcome.seed, outcome.minutes] = outcome
+        self._rows[outcome.service, outcome.seed, outcome.minutes, outcome.commit] = outcome
 
     def add(self, outcome: Outcome) -> None:
         self._keep(outcome)
@@ -81,8 +94,8 @@ class Rows:
         with self._path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
-    def has(self, service: str, seed: int, minutes: float) -> bool:
-        found = self._rows.get((service, seed, minutes))
+    def has(self, service: str, seed: int, minutes: float, commit: str) -> bool:
+        found = self._rows.get((service, seed, minutes, commit))
         return found is not None and not found.violations
 
     def of(self, minutes: float) -> list[Outcome]:
@@ -118,10 +131,18 @@ def lines(outcomes: Sequence[Outcome], minutes: float, caught: Sequence[str] = (
             faults += outcome.faults
     text += ["", "| fault | times |", "| --- | ---: |"]
     text += [f"| {kind} | {count:,} |" for kind, count in sorted(faults.items())]
+    text += ["", "| commit | schedules | violations |", "| --- | ---: | ---: |"]
+    for commit in dict.fromkeys(outcome.commit for outcome in outcomes):
+        of_commit = [outcome for outcome in outcomes if outcome.commit == commit]
+        broken = sum(bool(outcome.violations) for outcome in of_commit)
+        text.append(f"| {commit or 'unknown'} | {len(of_commit):,} | {broken} |")
     broken_runs = [outcome for outcome in outcomes if outcome.violations]
     if broken_runs:
         text += ["", "Seeds that broke a promise:", ""]
-        text += [f"- {o.service}, seed {o.seed}: {o.violations[0]}" for o in broken_runs]
+        text += [
+            f"- {o.service}, seed {o.seed}, at {o.commit or 'an unknown commit'}: {o.violations[0]}"
+            for o in broken_runs
+        ]
     if caught:
         text += ["", "The product broken on purpose, and what the schedules said:", ""]
         text += ["| broken | service | seeds until it was noticed |", "| --- | --- | ---: |"]
@@ -132,12 +153,13 @@ def lines(outcomes: Sequence[Outcome], minutes: float, caught: Sequence[str] = (
 def run_all(options: argparse.Namespace, rows: Rows) -> Iterator[Outcome]:
     """Run what has no row yet, until it is done or the time is over."""
     began = time.monotonic()
+    commit = commit_here()
     seeds = range(options.first, options.first + options.seeds)
     wanted = [
         (service, seed, options.minutes)
         for seed in seeds
         for service in options.services
-        if not rows.has(service, seed, options.minutes)
+        if not rows.has(service, seed, options.minutes, commit)
     ]
     done = 0
     with ProcessPoolExecutor(options.jobs) as pool:
@@ -146,7 +168,9 @@ def run_all(options: argparse.Namespace, rows: Rows) -> Iterator[Outcome]:
             for future in as_completed([pool.submit(run_one, *one) for one in now]):
                 done += 1
                 print(f"{done} done, {time.monotonic() - began:.0f} s", file=sys.stderr)
-                yield future.result()
+                outcome = future.result()
+                outcome.commit = commit
+                yield outcome
 
 
 def run_mutants(jobs: int, rows: Rows) -> None:

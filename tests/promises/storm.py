@@ -68,6 +68,8 @@ class Outcome:
     """Messages that something was promised of."""
     minutes: float = 0.0
     """Virtual minutes of faults that were asked for."""
+    commit: str = ""
+    """The commit that was run; with a `+` where files differed from it."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Outcome:

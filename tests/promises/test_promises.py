@@ -33,6 +33,11 @@ def test_a_member_that_comes_back_with_its_log_waits_for_the_others_before_it_or
     assert sorted_sets.run(0, 4.0).violations == []
 
 
+@pytest.mark.sweep
+def test_a_member_that_nobody_answers_waits_for_the_others_before_it_orders() -> None:
+    assert sorted_sets.run(114, 4.0).violations == []
+
+
 def test_a_history_that_breaks_a_promise_is_noticed() -> None:
     publisher = ("p", 1)
 
@@ -54,10 +59,27 @@ def test_members_that_disagree_about_the_order_are_noticed() -> None:
 
 
 def test_the_ledger_names_the_seeds_that_broke_a_promise() -> None:
-    outcomes = [Outcome("strong", 7, ["something was lost"]), Outcome("strong", 8, seconds=3600.0)]
+    outcomes = [
+        Outcome("strong", 7, ["something was lost"], commit="abc"),
+        Outcome("strong", 8, seconds=3600.0, commit="abc"),
+        Outcome("strong", 8, commit="def"),
+    ]
     text = "\n".join(lines(outcomes, 4.0))
-    assert "| strong | 2 | 1.0 | 0 | 0 | 1 |" in text
-    assert "- strong, seed 7: something was lost" in text
+    assert "| strong | 3 | 1.0 | 0 | 0 | 1 |" in text
+    assert "- strong, seed 7, at abc: something was lost" in text
+    assert "| abc | 2 | 1 |" in text
+    assert "| def | 1 | 0 |" in text
+
+
+def test_a_seed_is_run_again_on_another_commit(tmp_path: Path) -> None:
+    rows = Rows(tmp_path / "rows.jsonl")
+    rows.add(Outcome("strong", 7, minutes=4.0, commit="abc"))
+    rows.add(Outcome("strong", 8, ["something was lost"], minutes=4.0, commit="abc"))
+    again = Rows(tmp_path / "rows.jsonl")
+    assert again.has("strong", 7, 4.0, "abc")
+    assert not again.has("strong", 7, 4.0, "def")
+    assert not again.has("strong", 8, 4.0, "abc")
+    assert len(again.of(4.0)) == 2
 
 
 def test_a_mutant_that_is_missed_is_told_and_tried_again(tmp_path: Path) -> None:
