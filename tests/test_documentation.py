@@ -1,10 +1,10 @@
-"""The examples that a reader is shown run as they are printed.
+"""The examples that a reader is shown run as they are printed, each a whole program.
 
-Each block of `python` in the README and in docs/ runs on a virtual network of its own, in an empty
-directory, beside a node at 127.0.0.1:4000 that publishes now and then, as the examples expect one; fragments
-are marked `py` and only compiled. What an earlier block of the page imported and the constants that it set
-are known. An example that goes on for ever is cut off after a while; one that prints must have printed by
-then. An error is fine if the example names it.
+Each block of `python` in the README and in docs/ runs by itself, in an empty directory, beside a node at
+127.0.0.1:4000 that publishes now and then, as the examples expect one: on a virtual network of its own, or,
+where it serves programs that are not peers, on this machine's. Blocks of `py` are no programs: `FRAGMENTS`
+says why, and they are only compiled. An example that goes on for ever is cut off after a while; one that
+prints must have printed by then. An error is fine if the example names it.
 """
 
 from __future__ import annotations
@@ -13,68 +13,49 @@ import ast
 import asyncio
 import inspect
 import re
-from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import pytest
 
+from overlay import loops
 from overlay.virtual import Network
 from pubsub import Node
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(py|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FRAGMENTS = {
+    "architecture": "they show the shape of a protocol core",
+    "spark": "they need Spark, and an object store; tests/bench/spark runs such programs",
+    "topic-broadcast": "it shows a part that a node is made of",
+}
+"""Pages whose blocks of `py` are only compiled, and why."""
+
 LONG_ENOUGH = 60.0
 RANKS_OF_A_GROUP = 3
+HERE = "127.0.0.1:4000"
+REAL = ("pubsub.doors.", "import connect")
+"""What needs real sockets, or threads."""
 
 
-@dataclass(frozen=True)
-class Example:
-    """A block of a page, and what it may take from the blocks before it."""
-
-    text: str
-    before: str
-    is_fragment: bool = False
-
-    @property
-    def code(self) -> CodeType:
-        return compile(self.text, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-    def start(self, names: dict[str, Any]) -> Coroutine[Any, Any, None] | None:
-        """Run it, or give what runs it where it awaits something."""
-        exec(compile(self.before, "before", "exec"), names)
-        outcome = eval(self.code, names)
-        return outcome if inspect.iscoroutine(outcome) else None
-
-    async def run(self, names: dict[str, Any]) -> None:
-        if (running := self.start(names)) is not None:
-            await running
-
-    def of_rank(self, rank: int) -> Example:
-        text = self.text.replace("rank=0", f"rank={rank}").replace("member-0", f"member-{rank}")
-        return Example(text, self.before)
-
-
-def imports_and_constants(block: str) -> str:
-    """The statements of a block that later blocks of its page rely on."""
-    kept = (ast.Import, ast.ImportFrom, ast.Assign)
-    chosen = [s for s in ast.parse(block).body if isinstance(s, kept) and not has_call(s)]
-    return "\n".join(ast.unparse(statement) for statement in chosen) + "\n"
-
-
-def has_call(statement: ast.stmt) -> bool:
-    return any(isinstance(part, ast.Call | ast.Await) for part in ast.walk(statement))
-
-
-def examples() -> Iterator[Any]:
+def examples(kind: str, real: bool = False) -> Iterator[Any]:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        before = ""
-        for number, (kind, text) in enumerate(BLOCK.findall(page.read_text()), 1):
-            example = Example(text, before, is_fragment=kind == "py")
-            yield pytest.param(example, id=f"{page.stem}:{number}")
-            before += imports_and_constants(text)
+        for number, (found, text) in enumerate(BLOCK.findall(page.read_text()), 1):
+            is_real = any(one in text for one in REAL) and "message_in" not in text
+            if found == kind and is_real == real:
+                yield pytest.param(text, id=f"{page.stem}:{number}")
+
+
+def compiled(text: str) -> CodeType:
+    return compile(text, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+async def run(text: str) -> None:
+    outcome = eval(compiled(text), {"__name__": "__main__"})
+    if inspect.iscoroutine(outcome):
+        await outcome
 
 
 async def publish_now_and_then(node: Node) -> None:
@@ -83,52 +64,74 @@ async def publish_now_and_then(node: Node) -> None:
         await asyncio.sleep(5)
 
 
-async def beside_a_node(example: Example) -> None:
-    async with Node(listen="127.0.0.1:4000") as node:
+async def beside_a_node(text: str, listen: str = HERE) -> None:
+    async with Node(listen=listen) as node:
         publishing = asyncio.create_task(publish_now_and_then(node))
         try:
-            await example.run({"node": node})
+            await run(text.replace(HERE, str(node.address)))
         finally:
             publishing.cancel()
 
 
-async def show(example: Example) -> None:
+def of_rank(text: str, rank: int) -> str:
+    return text.replace("rank=0", f"rank={rank}").replace("member-0", f"member-{rank}")
+
+
+async def show(text: str) -> None:
     try:
         async with asyncio.timeout(LONG_ENOUGH):
-            if "rank=0" in example.text:
-                members = [example.of_rank(rank).run({}) for rank in range(RANKS_OF_A_GROUP)]
-                await asyncio.gather(*members)
-            elif 'listen="127.0.0.1:4000"' in example.text:
-                await example.run({})
+            if "rank=0" in text:
+                await asyncio.gather(*(run(of_rank(text, one)) for one in range(RANKS_OF_A_GROUP)))
+            elif f'listen="{HERE}"' in text:
+                await run(text)
             else:
-                await beside_a_node(example)
+                await beside_a_node(text)
     except TimeoutError:
         pass
     except Exception as error:
-        if type(error).__name__ not in example.text:
+        if type(error).__name__ not in text:
             raise
 
 
-@pytest.mark.parametrize("example", list(examples()))
-def test_an_example_runs_as_it_is_printed(
-    example: Example,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def main(net: Network) -> None:
-        """What the example about the virtual network runs there."""
 
-    if example.is_fragment:
-        assert example.code
-        return
-    if "Network(" in example.text:
-        assert example.start({"main": main}) is None
+@pytest.mark.parametrize("text", list(examples("python")))
+def test_an_example_runs_as_it_is_printed(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if "Network(" in text:
+        eval(compiled(text), {})
     else:
-        Network(seed=1).run(show(example))
-    assert "print(" not in example.text or capsys.readouterr().out
+        Network(seed=1).run(show(text))
+    assert "print(" not in text or capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", list(examples("python", real=True)))
+def test_an_example_of_a_door_runs_as_it_is_printed(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def main() -> None:
+        if "await" not in text and "async" not in text:
+            await asyncio.to_thread(exec, text, {})
+        elif f'listen="{HERE}"' in text:
+            await run(text.replace(HERE, "127.0.0.1:0"))
+        else:
+            await beside_a_node(text, "127.0.0.1:0")
+
+    loops.run(asyncio.wait_for(main(), LONG_ENOUGH))
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", [*examples("py"), *examples("py", real=True)])
+def test_a_fragment_is_python(text: str) -> None:
+    assert compiled(text)
+
+
+def test_fragments_are_the_exception() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    found = {page.stem for page in pages if "\n```py\n" in page.read_text()}
+    assert found == set(FRAGMENTS)
 
 
 def test_every_page_is_in_the_site() -> None:

@@ -1,9 +1,13 @@
 """The door for MQTT beside mosquitto: messages a second, delay and memory, with one and the same load.
 
-A server process (a node with a door, or mosquitto) and one process with all clients, over TCP on loopback.
-One publisher sends 64-byte messages to a topic that every subscriber reads; at most `WINDOW` messages are on
-their way to the first subscriber, so that neither system has to drop any. MQTT 3.1.1, no archive. The clients
-write and read packets of one length, and cost both systems the same.
+Server processes (nodes with a door each, or one mosquitto) and one process with all clients, over TCP on
+loopback. One publisher sends 64-byte messages to a topic that every subscriber reads; at most `WINDOW`
+messages are on their way to the slowest door's first subscriber, so that neither system has to drop any. MQTT
+3.1.1, no archive. The clients write and read packets of one length, and cost both systems the same.
+
+With several doors, subscribers are spread over them. Messages a second say little then where there are fewer
+cores than processes: `capacity` is what subscribers got for each processor second of the busiest server
+process, so what they would get a second if each process had a core of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +22,10 @@ import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from bench.players import Players, resident_bytes
+from bench.players import TICKS, Players, resident_bytes
 from bench.servers import MosquittoServer, NotInstalled, installed
 from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Setting, Workload, column
 from overlay import loops
@@ -46,25 +51,61 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             yield Row("mqtt", {"system": system}, LEFT_OUT, 0.0, note=str(missing))
             continue
         yield from _memory(system, options.clients)
-        for qos in options.qos:
-            for subscribers in options.subscribers:
-                for network in range(options.runs):
-                    yield from _speed(system, qos, subscribers, options.messages, network)
+        for servers in options.doors if system == "camcast" else [1]:
+            for qos in options.qos:
+                # One subscriber is at one door, whatever the others do.
+                for subscribers in options.subscribers:
+                    if servers == 1 or subscribers >= servers > 1:
+                        for network in range(options.runs):
+                            yield from _speed(system, servers, qos, subscribers, options, network)
 
 
-def _speed(system: str, qos: int, subscribers: int, messages: int, network: int) -> Iterator[Row]:
-    settings: dict[str, Setting] = {"system": system, "qos": qos, "subscribers": subscribers}
+def _speed(
+    system: str,
+    servers: int,
+    qos: int,
+    subscribers: int,
+    options: argparse.Namespace,
+    network: int,
+) -> Iterator[Row]:
+    settings: dict[str, Setting] = {
+        "system": system,
+        "servers": servers,
+        "qos": qos,
+        "subscribers": subscribers,
+    }
     with Players() as players:
-        server = players.start(serve, system)
-        port, _ = server.answer()
-        load = players.start(push, port, qos, subscribers, messages // subscribers)
-        for metric, value, unit in load.answer():
+        ports, processes, bootstrap = [], [], ""
+        for _ in range(servers):
+            port, process, bootstrap = players.start(serve, system, bootstrap).answer()
+            ports.append(port)
+            processes.append(process)
+        load = players.start(push, ports, qos, subscribers, _messages(options, subscribers))
+        load.answer()  # all are connected
+        before = [_processor_seconds(one) for one in processes]
+        load.tell("begin")
+        found = load.answer()
+        spent = [_processor_seconds(one) - was for one, was in zip(processes, before, strict=True)]
+        rate = found.pop("received") / max(max(spent), 1 / TICKS)
+        yield Row("mqtt", settings, "capacity", rate, "messages/s", network)
+        for metric, (value, unit) in found.items():
             yield Row("mqtt", settings, metric, value, unit, network)
+
+
+def _messages(options: argparse.Namespace, subscribers: int) -> int:
+    """How many to publish: many subscribers are given more, since that goes faster."""
+    return int(options.messages * (5 if subscribers > 10 else 1) // subscribers)
+
+
+def _processor_seconds(process: int) -> float:
+    """What a process has used (Linux only)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / TICKS
 
 
 def _memory(system: str, clients: int) -> Iterator[Row]:
     with Players() as players:
-        port, process = players.start(serve, system).answer()
+        port, process, _ = players.start(serve, system, "").answer()
         before = resident_bytes(process)
         connected, seconds = players.start(stay, port, clients).answer()
         grown = (resident_bytes(process) - before) / connected
@@ -83,21 +124,22 @@ def _allow_sockets() -> None:
 # -- the server's process --
 
 
-def serve(pipe: Connection, system: str) -> None:
-    """Serve until the benchmark ends; it is told the port, and the process that holds the clients."""
+def serve(pipe: Connection, system: str, bootstrap: str) -> None:
+    """Serve until the benchmark ends; it is told the port, the process that holds the clients, and where the
+    next door's node finds this one's. `bootstrap`: what the door before has said."""
     _allow_sockets()
     if system == "camcast":
-        loops.run(_door(pipe))
+        loops.run(_door(pipe, [bootstrap] if bootstrap else []))
         return
     with MosquittoServer() as server:
-        pipe.send((server.port, server.pid))
+        pipe.send((server.port, server.pid, ""))
         pipe.recv()
 
 
-async def _door(pipe: Connection) -> None:
-    async with Node() as node, MqttDoor(node, "127.0.0.1:0") as door:
+async def _door(pipe: Connection, bootstrap: list[str]) -> None:
+    async with Node(bootstrap=bootstrap) as node, MqttDoor(node, "127.0.0.1:0") as door:
         assert door.address is not None
-        pipe.send((door.address.port, os.getpid()))
+        pipe.send((door.address.port, os.getpid(), str(node.address)))
         await asyncio.to_thread(pipe.recv)
 
 
@@ -189,22 +231,53 @@ async def _connect(port: int, name: str, qos: int | None = None) -> Client:
     return client
 
 
-def push(pipe: Connection, port: int, qos: int, subscribers: int, messages: int) -> None:
-    """Publish, and answer with the rows."""
-    pipe.send(loops.run(_push(port, qos, subscribers, messages)))
-    pipe.recv()
+def push(pipe: Connection, ports: list[int], qos: int, subscribers: int, messages: int) -> None:
+    """Say when all clients are connected, publish when told to, and answer with what was found."""
+    loops.run(_push(pipe, ports, qos, subscribers, messages))
 
 
 async def _push(
-    port: int, qos: int, subscribers: int, messages: int
-) -> list[tuple[str, float, str]]:
-    readers = [await _connect(port, f"reader{number}", qos) for number in range(subscribers)]
-    writer = await _connect(port, "writer")
+    pipe: Connection, ports: list[int], qos: int, subscribers: int, messages: int
+) -> None:
+    readers = [
+        await _connect(ports[number % len(ports)], f"reader{number}", qos)
+        for number in range(subscribers)
+    ]
+    writer = await _connect(ports[0], "writer")
     writer.size = 1
+    await _first_messages(writer, readers, qos)
+    pipe.send("connected")
+    await asyncio.to_thread(pipe.recv)
+    pipe.send(await _measured(writer, readers, len(ports), qos, messages))
+    await asyncio.to_thread(pipe.recv)
+
+
+async def _first_messages(writer: Client, readers: list[Client], qos: int) -> None:
+    """Publish until the doors are in the topic's community, and all readers hear the writer."""
+    packet_id = 0
+    while not all(reader.got for reader in readers):
+        packet_id += 1
+        writer.transport.write(message(qos, packet_id, time.monotonic()))
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)  # what is on its way arrives
+    for client in (writer, *readers):
+        client.got = client.acked = 0
+        client.delays.clear()
+
+
+async def _measured(
+    writer: Client, readers: list[Client], servers: int, qos: int, messages: int
+) -> dict[str, Any]:
+    firsts = readers[:servers]  # one at each door
     began = time.monotonic()
     for number in range(messages):
-        while number - readers[0].got >= WINDOW or (qos and number - writer.acked >= WINDOW):
-            waiting = readers[0] if number - readers[0].got >= WINDOW else writer
+        while True:
+            behind = [one for one in firsts if number - one.got >= WINDOW]
+            if qos and number - writer.acked >= WINDOW:
+                behind.append(writer)
+            if not behind:
+                break
+            waiting = behind[0]
             waiting.news.clear()
             await asyncio.wait_for(waiting.news.wait(), 30)
         writer.transport.write(message(qos, number % 65_535 + 1, time.monotonic()))
@@ -219,12 +292,13 @@ async def _push(
     delays = sorted(delay for reader in readers for delay in reader.delays)
     delivered = sum(reader.got for reader in readers)
     cuts = statistics.quantiles(delays, n=100)
-    return [
-        ("deliveries", delivered / seconds, "messages/s"),
-        ("delivered", delivered / (messages * subscribers), "share"),
-        ("p50", 1e3 * cuts[49], "ms"),
-        ("p99", 1e3 * cuts[98], "ms"),
-    ]
+    return {
+        "received": delivered,
+        "deliveries": (delivered / seconds, "messages/s"),
+        "delivered": (delivered / (messages * len(readers)), "share"),
+        "p50": (1e3 * cuts[49], "ms"),
+        "p99": (1e3 * cuts[98], "ms"),
+    }
 
 
 def stay(pipe: Connection, port: int, clients: int) -> None:
@@ -252,11 +326,17 @@ def stay(pipe: Connection, port: int, clients: int) -> None:
 WORKLOAD = Workload(
     "mqtt",
     "MQTT beside mosquitto",
-    "One door for MQTT beside mosquitto, the same clients for both: messages a second, delay, memory.",
+    "Doors for MQTT beside one mosquitto, the same clients for both: messages a second, delay, memory.",
     (
         Option("qos", [0, 1, 2], "qualities of service", quick=[0, 1]),
         Option("subscribers", [1, 100], "numbers of subscribers", quick=[1]),
-        Option("messages", 100_000, "deliveries of each measurement", quick=5_000),
+        Option("doors", [1, 2, 4], "numbers of doors that subscribers are spread over", quick=[1]),
+        Option(
+            "messages",
+            60_000,
+            "deliveries of each measurement, five times as many with many subscribers",
+            quick=5_000,
+        ),
         Option("clients", 10_000, "clients that are connected for the memory", quick=500),
         Option("runs", 3, "runs of each", quick=1),
     ),
@@ -265,13 +345,20 @@ WORKLOAD = Workload(
         RowTable(
             "mqtt.speed",
             "One publisher, 64-byte messages, at most 500 on their way",
-            {"system": "system", "qos": "QoS", "subscribers": "subscribers"},
+            {
+                "system": "system",
+                "servers": "processes",
+                "qos": "QoS",
+                "subscribers": "subscribers",
+            },
             (
                 column("messages/s", "{:,.0f}", "deliveries"),
+                column("a core of the busiest process", "{:,.0f}", "capacity"),
                 column("delivered", "{:.2%}", "delivered"),
                 column("p50 / p99 ms", "{:.2f} / {:.2f}", "p50", "p99"),
             ),
-            "Messages that reach subscribers, of all of them together.",
+            "Messages that reach subscribers, of all of them together; and for each processor second of the "
+            "busiest server process, so a second if each had a core of its own.",
         ),
         RowTable(
             "mqtt.memory",

@@ -505,11 +505,10 @@ class DurableSubscription:
         packed: bytes = msgpack.packb(core.position_with(one for one in hand if one is not None))
         return packed
 
-    @property
-    def done_position(self) -> bytes:
+    def done_position(self, most: int) -> bytes:
         """As `position`, without the events in hand: what the application has acknowledged, up to the first
-        event that it has not."""
-        packed: bytes = msgpack.packb(self._running().position_with(()))
+        event that it has not; of the `most` publishers' runs that it has acknowledged an event of last."""
+        packed: bytes = msgpack.packb(self._running().position_with(())[-most:])
         return packed
 
     def acknowledge(self, event: DurableEvent) -> None:

@@ -10,6 +10,7 @@ from overlay.errors import UsageError
 from pubsub.archive.archive import Archive
 from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store import Retention
+from pubsub.cli.doors import read_tokens
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
@@ -18,6 +19,7 @@ from pubsub.cli.options import (
     add_option,
     make_node,
     metrics_address,
+    refuse,
     serve_status,
     with_file,
 )
@@ -38,6 +40,21 @@ def add_command(commands: Any) -> None:
         "--wsrm",
         metavar="HOST:PORT",
         help="serve web services: SOAP over HTTP with WS-ReliableMessaging",
+    )
+    add_option(
+        parser,
+        "--tls",
+        metavar="FILE",
+        nargs=2,
+        many=True,
+        default=[],
+        help="a certificate and its key, in PEM: web services over TLS",
+    )
+    add_option(
+        parser,
+        "--wsrm-token-file",
+        metavar="FILE",
+        help="tokens, one a line: web services need one",
     )
     add_metrics_option(parser)
     add_flag(parser, "--json", help="print JSON lines")
@@ -118,6 +135,8 @@ async def keep(arguments: argparse.Namespace) -> int:
     )
     replay = _replay(arguments)
     metrics = metrics_address(arguments)
+    if arguments.wsrm is None:
+        refuse(arguments, ("tls", "wsrm_token_file"), "goes with --wsrm")
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         archive = Archive(
@@ -148,7 +167,10 @@ async def _serve_wsrm(
 ) -> None:
     from pubsub.doors.wsrm import WsrmDoor
 
-    door = await stack.enter_async_context(WsrmDoor(archive, arguments.wsrm))
+    tls, file = tuple(arguments.tls) or None, arguments.wsrm_token_file
+    tokens = [] if file is None else read_tokens("--wsrm-token-file", file)
+    wsrm = WsrmDoor(archive, arguments.wsrm, tls=tls, tokens=tokens)
+    door = await stack.enter_async_context(wsrm)
     say(arguments, f"wsrm on {door.address}", wsrm=str(door.address))
 
 

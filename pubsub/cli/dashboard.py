@@ -48,7 +48,8 @@ async def show(arguments: argparse.Namespace) -> int:
     from pubsub.doors.dashboard import Dashboard
 
     metrics = metrics_address(arguments)
-    tokens = [] if arguments.http_token_file is None else read_tokens(arguments.http_token_file)
+    file = arguments.http_token_file
+    tokens = [] if file is None else read_tokens("--http-token-file", file)
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         await serve_status(arguments, node, metrics, stack)

@@ -112,7 +112,7 @@ async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExi
 
         tokens: list[str] = []
         if arguments.http_token_file is not None:
-            tokens = read_tokens(arguments.http_token_file)
+            tokens = read_tokens("--http-token-file", arguments.http_token_file)
         origins = arguments.origin
         http = HttpDoor(node, arguments.http, tls=tls, tokens=tokens, origins=origins)
         await stack.enter_async_context(http)
@@ -124,11 +124,11 @@ def _say(arguments: argparse.Namespace, name: str, address: Address | None) -> N
         say(arguments, f"{name.replace('_', ' over ')} on {address}", **{name: str(address)})
 
 
-def read_tokens(path: str) -> list[str]:
+def read_tokens(option: str, path: str) -> list[str]:
     try:
         tokens = Path(path).read_text().split()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--http-token-file {path} cannot be read: {error}") from None
+        raise UsageError(f"{option} {path} cannot be read: {error}") from None
     if not tokens:
-        raise UsageError(f"--http-token-file {path} holds no token: write one a line")
+        raise UsageError(f"{option} {path} holds no token: write one a line")
     return tokens

@@ -13,7 +13,6 @@ not have that event any more, the stream begins with an event of type `gap`.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,9 +25,9 @@ from aiohttp import WSMsgType, web
 
 from overlay.contact import Address
 from overlay.errors import CamcastError, NetworkError, UsageError
-from pubsub.doors.mqtt.message import message_in
+from pubsub.doors.mqtt.message import MARK, message_in
 from pubsub.doors.openapi import OPENAPI, page
-from pubsub.doors.serving import certificate, is_own_page, serve
+from pubsub.doors.serving import TOKEN_NEEDED, Tokens, certificate, is_own_page, serve
 from pubsub.event import DATA_LIMIT, Event
 from pubsub.node import Node
 from pubsub.publishing import Receipt
@@ -76,12 +75,10 @@ class HttpDoor:
         """`tokens`: with any, a request must bring one, as `Authorization: Bearer TOKEN` or, since
         a browser's EventSource sets no headers, as `?token=TOKEN`. `origins`: the web pages that may
         use the door from a browser, such as `https://example.org`, or `*` for all."""
-        if any(not token for token in tokens):
-            raise UsageError("a token of an HTTP door is a text that is not empty")
         self._node = node
         self._listen = Address.parse(listen)
         self._tls: ssl.SSLContext | None = None if tls is None else certificate(*tls)
-        self._tokens = [token.encode() for token in tokens]
+        self._tokens = Tokens(tokens)
         self._origins = tuple(origins)
         self._config = config or HttpConfig()
         self._open_paths: set[str] = set()
@@ -137,7 +134,7 @@ class HttpDoor:
             elif not self._is_own_page(request):
                 response = _problem(403, "pages of this origin may not use the door: --origin")
             elif not self._is_allowed(request):
-                response = _problem(401, "a token is needed: Authorization: Bearer TOKEN")
+                response = _problem(401, TOKEN_NEEDED)
             else:
                 response = await handler(request)
         except web.HTTPException as error:
@@ -157,12 +154,7 @@ class HttpDoor:
         return is_question or is_own_page(request, self._origins)
 
     def _is_allowed(self, request: web.Request) -> bool:
-        if not self._tokens or request.path in self._open_paths:
-            return True
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        token = given if scheme.lower() == "bearer" else request.query.get("token", "")
-        shown = token.encode("utf-8", "surrogateescape")  # a header may have any bytes
-        return any(hmac.compare_digest(shown, one) for one in self._tokens)
+        return request.path in self._open_paths or self._tokens.allow(request)
 
     def _cors(self, request: web.Request) -> dict[str, str]:
         origin = request.headers.get("Origin", "")
@@ -433,8 +425,9 @@ def _data(kind: str, body: bytes) -> Any:
 def _shown(event: Event) -> dict[str, Any]:
     """An event as a JSON object. A payload of an MQTT client is shown as JSON, or text, if it is that."""
     data = event.data
-    message = message_in(event.topic, data) if isinstance(data, dict) else None
-    if message is not None and message.payload and "camcast-mqtt" in data:
+    is_message = type(data) is bytes and data.startswith(MARK)
+    message = message_in(event.topic, data) if is_message else None
+    if message is not None and message.payload:
         data = message.payload
         with suppress(ValueError, RecursionError):
             data = data.decode()

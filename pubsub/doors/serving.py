@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -56,6 +57,27 @@ def is_own_page(request: web.Request, origins: Sequence[str]) -> bool:
     if origin is None or "*" in origins or origin in origins:
         return True
     return origin.partition("://")[2] == request.host
+
+
+TOKEN_NEEDED = "a token is needed: Authorization: Bearer TOKEN"
+
+
+class Tokens:
+    """What a request must bring one of, where there are any."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        if any(not token for token in tokens):
+            raise UsageError("a token of a door is a text that is not empty")
+        self._tokens = [token.encode() for token in tokens]
+
+    def allow(self, request: web.Request) -> bool:
+        """Whether the request brings a token, as `Authorization: Bearer TOKEN` or `?token=TOKEN`."""
+        if not self._tokens:
+            return True
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        token = given if scheme.lower() == "bearer" else request.query.get("token", "")
+        shown = token.encode("utf-8", "surrogateescape")  # a header may have any bytes
+        return any(hmac.compare_digest(shown, one) for one in self._tokens)
 
 
 def in_use(at: Address, what: str, error: OSError) -> NetworkError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -33,6 +34,11 @@ SEEN_EVENTS = 65_536
 
 MOST_HELD = 64
 """Messages that a door takes from an archive for one subscription before the client has them."""
+
+MOST_RUNS = 4 * MOST_HELD
+"""Publishers' runs whose place is in a session's record, those last heard of: about 72 bytes each, and each
+client that publishes with QoS 2 is one. A message comes twice to a client that moves if the archive had not
+noted that the client has it, and the client has had messages of more other publishers since."""
 
 DOORS = "/mqtt-doors"
 """The topic on which doors tell each other which clients they have taken over, and who has members of which
@@ -119,7 +125,7 @@ class Bridge:
         """Whether the message could be published without waiting for anything."""
         if message.qos and self.keeps(topic):
             return False
-        receipt = self._node.publish_now(topic, message.to_data())
+        receipt = self._node.publish_now(topic, message.to_data(time.time()))
         if receipt is None:
             return False
         self._when_acked(message, receipt, done)
@@ -142,7 +148,7 @@ class Bridge:
     async def _publish(
         self, topic: str, message: MqttMessage, done: Callable[[Reason], None], id: bytes
     ) -> None:
-        data = message.to_data()
+        data = message.to_data(time.time())
         if message.qos and self.keeps(topic):
             if id:
                 self._start(self._publish_as(id, topic, data, done))
@@ -236,7 +242,7 @@ class Bridge:
     def _learn(self, event: Event) -> None:
         """Take the last event of a topic, from before the door listened: what is retained, clients are given
         when they subscribe."""
-        message = message_in(event.topic, event.data)
+        message = _aged(message_in(event.topic, event.data))
         if message is not None and message.retain:
             self.hub.retain(message)
 
@@ -246,13 +252,14 @@ class Bridge:
             self.hub.drop("not_a_message")
             return
         # A message of QoS 2 may be published by two doors, when the first one has failed.
+        key = event.id
         if len(self._watched) > 1 or message.qos == 2:
-            if event.id in self._seen:
+            if key in self._seen:
                 return
-            self._seen[event.id] = None
+            self._seen[key] = None
             if len(self._seen) > SEEN_EVENTS:
                 del self._seen[next(iter(self._seen))]
-        self.hub.deliver(message, event.id)
+        self.hub.deliver(message, key)
 
     # -- what archives keep --
 
@@ -289,9 +296,9 @@ class Bridge:
                 if named is not None:
                     named.displaced()
 
-    def _take(self, name: str, displaced: Callable[[], None]) -> _Named:
+    def _take(self, name: str, displaced: Callable[[], None], shared: bool = False) -> _Named:
         """Note that this door is to have a durable name, behind what it had under the name before."""
-        named = _Named(displaced, self._named.get(name))
+        named = _Named(displaced, self._named.get(name), shared)
         self._named[name] = named
         return named
 
@@ -299,7 +306,8 @@ class Bridge:
         """Wait until nobody of this door has the name, and tell the other doors to let it go."""
         if named.before is not None:
             await named.before.wait()
-        await self._node.publish(DOORS, {"door": self.door, "name": name})
+        if not named.shared:
+            await self._node.publish(DOORS, {"door": self.door, "name": name})
 
     def _let_go(self, name: str, named: _Named) -> None:
         named.over.set()
@@ -313,11 +321,14 @@ class Bridge:
         follower: Follower,
         afresh: bool,
         before: KeptSubscription | None = None,
+        shared: bool = False,
     ) -> _Followed:
         followed = _Followed(follower, before)
-        named = self._take(name, follower.displaced)
+        named = self._take(name, follower.displaced, shared)
         resume = followed.position or None
-        events = self._node.subscribe(topic, durable=name, within=FIND_SECONDS, resume=resume)
+        events = self._node.subscribe(
+            topic, durable=name, within=FIND_SECONDS, resume=resume, share=shared
+        )
         followed.task = self._start(self._follow(events, followed, named, afresh))
         return followed
 
@@ -393,8 +404,10 @@ class Bridge:
 class _Named:
     """A durable name that this door has, or waits for."""
 
-    def __init__(self, displaced: Callable[[], None], before: _Named | None) -> None:
+    def __init__(self, displaced: Callable[[], None], before: _Named | None, shared: bool) -> None:
         self.displaced = displaced
+        self.shared = shared
+        """Other doors have it too."""
         self.over = asyncio.Event()
         """This door has the name no more."""
         self.before = None if before is None else before.over
@@ -423,7 +436,7 @@ class _Followed:
     @property
     def position(self) -> bytes:
         if self.events is not None and not self.events.is_ended:
-            self._position = self.events.done_position
+            self._position = self.events.done_position(MOST_RUNS)
         return self._position
 
     @property
@@ -445,7 +458,7 @@ class _Followed:
         self.left -= 1
         if not self.left:
             self.room.clear()
-        message = message_in(event.topic, event.data)
+        message = _aged(message_in(event.topic, event.data))
         if message is None:
             done()
         else:
@@ -454,6 +467,13 @@ class _Followed:
     def end(self, forget: bool) -> None:
         self.forget = forget
         self.task.cancel()
+
+
+def _aged(message: MqttMessage | None) -> MqttMessage | None:
+    """A message that was kept for a while, by its door's clock and this one's; None once it has expired."""
+    if message is None or not message.published_at:
+        return message
+    return message.aged(max(0.0, time.time() - message.published_at))
 
 
 class _Watch:

@@ -34,6 +34,7 @@ from pubsub.doors.mqtt.packets import (
     Subscribe,
     Unsubscribe,
     Will,
+    plain_ack,
     violation,
     write_packet,
 )
@@ -137,7 +138,13 @@ class Connection:
         """Whether the packet went; it does not when it is larger than the client takes."""
         if isinstance(packet, Publish):
             return self._send_with_alias(packet) if self.has_aliases else self._write(packet)
-        answer = write_packet(packet, self.version)
+        return self._answer(write_packet(packet, self.version))
+
+    def acknowledge(self, code: int, packet_id: int) -> None:
+        """Send an acknowledgement without a reason."""
+        self._answer(plain_ack(code, packet_id))
+
+    def _answer(self, answer: bytes) -> bool:
         if self._link.is_full:
             # Messages wait until the client takes more; it is answered as often as it asks.
             self._unread += len(answer)
@@ -177,7 +184,7 @@ class Connection:
             for packet in self._decoder.feed(data):
                 if not self.is_open:
                     break
-                self.receive(packet)
+                self._react(packet)
         except MqttError as error:
             self.fail(error)
         self._hub.partials.note(self, self._decoder.waiting if self.is_open else 0)
@@ -192,9 +199,14 @@ class Connection:
             self.fail(error)
 
     def _react(self, packet: Packet) -> None:
-        if type(packet) is Publish and self._session is not None:
-            self._on_publish(self._session, packet)
-            return
+        session = self._session
+        if session is not None:
+            if type(packet) is Publish:
+                self._on_publish(session, packet)
+                return
+            if type(packet) is Ack:
+                self._on_ack(session, packet)
+                return
         if isinstance(packet, Connect):
             self._on_connect(packet)
             return
@@ -203,19 +215,17 @@ class Connection:
                 raise MqttError(Reason.QUOTA_EXCEEDED, "too much was sent before CONNACK")
             self._early.append(packet)
             return
-        if self._session is None:
+        if session is None:
             raise violation("the first packet is not CONNECT")
         match packet:
-            case Ack():
-                self._on_ack(self._session, packet)
             case Subscribe():
-                self._on_subscribe(self._session, packet)
+                self._on_subscribe(session, packet)
             case Unsubscribe():
-                self._on_unsubscribe(self._session, packet)
+                self._on_unsubscribe(session, packet)
             case Ping() if packet.code == PINGREQ:
                 self.send(Ping(PINGRESP))
             case Disconnect():
-                self._on_disconnect(self._session, packet)
+                self._on_disconnect(session, packet)
             case Auth():
                 raise violation("there was no authentication that could go on")
             case _:
@@ -360,16 +370,19 @@ class Connection:
     # -- messages from the client --
 
     def _on_publish(self, session: Session, packet: Publish) -> None:
-        name = self._resolve_alias(packet)
+        name = packet.topic
+        if packet.properties:
+            name = self._resolve_alias(packet)
+            if "subscription_identifier" in packet.properties:
+                raise violation("a client does not send subscription identifiers")
         topic_of(name)
-        if "subscription_identifier" in packet.properties:
-            raise violation("a client does not send subscription identifiers")
         message = MqttMessage.published(packet, name, sender_of(session.client_id))
         if not self._hub.access.publish(session.client_id, name):
             self._refuse_message(packet)
             return
         if packet.qos == 0:
-            self._publish(message, lambda reason: None)
+            self.pending += 1
+            self._hub.publish(message, self._sent)
             return
         packet_id = packet.packet_id
         if packet.qos == 2 and packet_id in session.arriving:
@@ -383,7 +396,8 @@ class Connection:
         if packet.qos == 2:
             session.arriving[packet_id] = False
             id = session.message_id(packet_id)
-        self._publish(message, self._published(session, packet_id, packet.qos), id)
+        self.pending += 1
+        self._hub.publish(message, partial(self._published, session, packet_id, packet.qos), id)
 
     def _refuse_message(self, packet: Publish) -> None:
         """The client may not publish there. MQTT 3.1.1 cannot say so: the message is taken and dropped."""
@@ -393,37 +407,32 @@ class Connection:
             reason = Reason.NOT_AUTHORIZED if self.version == V5 else Reason.SUCCESS
             self.send(Ack(code, packet.packet_id, reason))
 
-    def _publish(
-        self, message: MqttMessage, done: Callable[[Reason], None], id: bytes = b""
-    ) -> None:
-        def published(reason: Reason) -> None:
-            self.pending -= 1
-            done(reason)
+    def _sent(self, reason: Reason) -> None:
+        """The network has a message of QoS 0, or has refused it."""
+        self.pending -= 1
 
-        self.pending += 1
-        self._hub.publish(message, published, id)
-
-    def _published(self, session: Session, packet_id: int, qos: int) -> Callable[[Reason], None]:
-        """What is to happen when the network has the message, or has refused it."""
-
-        def done(reason: Reason) -> None:
-            failed = reason >= Reason.UNSPECIFIED
-            if qos == 1 or failed:
-                self._under_way -= 1
-            if qos == 2:
-                if failed:
-                    session.arriving.pop(packet_id, None)
-                else:
-                    session.arriving[packet_id] = True
-            if not self.is_open:
-                return
-            if failed and self.version != V5:
-                # MQTT 3.1.1 knows no refusal: without an acknowledgement the client sends it again.
-                self.fail(MqttError(reason, "the message could not be published"))
-                return
-            self.send(Ack(PUBACK if qos == 1 else PUBREC, packet_id, reason))
-
-        return done
+    def _published(self, session: Session, packet_id: int, qos: int, reason: Reason) -> None:
+        """The network has a message of QoS 1 or 2, or has refused it."""
+        self.pending -= 1
+        failed = reason >= Reason.UNSPECIFIED
+        if qos == 1 or failed:
+            self._under_way -= 1
+        if qos == 2:
+            if failed:
+                session.arriving.pop(packet_id, None)
+            else:
+                session.arriving[packet_id] = True
+        if not self.is_open:
+            return
+        if failed and self.version != V5:
+            # MQTT 3.1.1 knows no refusal: without an acknowledgement the client sends it again.
+            self.fail(MqttError(reason, "the message could not be published"))
+            return
+        code = PUBACK if qos == 1 else PUBREC
+        if reason == Reason.SUCCESS:
+            self.acknowledge(code, packet_id)
+        else:
+            self.send(Ack(code, packet_id, reason))
 
     def _resolve_alias(self, packet: Publish) -> str:
         alias = packet.properties.get("topic_alias")
@@ -444,10 +453,13 @@ class Connection:
         known = session.arriving.pop(ack.packet_id, None)
         if known is not None:
             self._under_way = max(0, self._under_way - 1)
-        is_known = known is not None or session.keeper is not None
-        reason = Reason.SUCCESS if is_known else Reason.PACKET_ID_NOT_FOUND
-        complete = partial(self._send_if_open, Ack(PUBCOMP, ack.packet_id, reason))
-        session.released_by_client(ack.packet_id, complete)
+        if session.keeper is not None:
+            complete = partial(self._send_if_open, Ack(PUBCOMP, ack.packet_id))
+            session.released_by_client(session.keeper, ack.packet_id, complete)
+        elif known is not None:
+            self.acknowledge(PUBCOMP, ack.packet_id)
+        else:
+            self.send(Ack(PUBCOMP, ack.packet_id, Reason.PACKET_ID_NOT_FOUND))
 
     def _send_if_open(self, packet: Packet) -> None:
         if self.is_open:

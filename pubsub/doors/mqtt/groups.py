@@ -5,7 +5,8 @@ computes, from a message's event id and the doors that have members, the same do
 gives the message to one of its members. A door that was silent for `SILENT_SECONDS` has none.
 
 So each message goes to one of the group while doors know the same of each other. While a first member comes,
-or a door fails, a message may go to two members, or for up to `SILENT_SECONDS` to none.
+or a door fails, a message may go to two members, or for up to `SILENT_SECONDS` to none. Where an archive
+keeps the topic it is the archive that shares out messages of QoS 1 and 2 (`pubsub.doors.mqtt.shared`).
 """
 
 from __future__ import annotations
@@ -86,14 +87,21 @@ class Groups:
         if is_new and self._members:
             self._beat()  # it does not know of this one
 
-    def is_ours(self, key: bytes, event: bytes) -> bool:
-        """Whether this door is the one that gives the event to a member of the group."""
+    def is_elsewhere(self, key: bytes) -> bool:
+        """Whether another door has members of the group."""
+        return bool(self._doors(key))
+
+    def _doors(self, key: bytes) -> list[bytes]:
         since = self._clock.now() - SILENT_SECONDS
-        others = [
+        return [
             door
             for door, (heard, groups) in self._others.items()
             if heard > since and key in groups
         ]
+
+    def is_ours(self, key: bytes, event: bytes) -> bool:
+        """Whether this door is the one that gives the event to a member of the group."""
+        others = self._doors(key)
         if not others:
             return True
         own = _rank(self._door, event)

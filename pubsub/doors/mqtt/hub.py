@@ -16,13 +16,14 @@ from overlay.context import Timer
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.connection import Connection, Link
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
-from pubsub.doors.mqtt.groups import Clock, Groups, group_key
+from pubsub.doors.mqtt.groups import Clock, Groups
 from pubsub.doors.mqtt.kept import Keeper, Keeping, KeptSubscription, Record
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.network import Access, MqttConfig, Network
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
 from pubsub.doors.mqtt.partials import Partials
 from pubsub.doors.mqtt.session import Forms, Granted, Outgoing, Session
+from pubsub.doors.mqtt.shared import Group
 
 
 def name_at_archive(client_id: str, filter: str) -> str:
@@ -47,6 +48,79 @@ class _Kept:
 
     def displaced(self) -> None:
         self._hub.moved(self._session)
+
+
+class _Subscribing:
+    """A subscription that a client has asked for, until it works."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        session: Session,
+        granted: Granted,
+        topic: str,
+        is_new: bool,
+        done: Callable[[Reason], None],
+    ) -> None:
+        self._hub = hub
+        self._session = session
+        self._granted = granted
+        self._topic = topic
+        self._is_new = is_new
+        self._done = done
+
+    def begin(self, kept: bool) -> None:
+        """`kept`: an archive is to keep for the client what it has not acknowledged."""
+        if not self._is_new:
+            self._ready(Reason.SUCCESS)
+        elif self._granted.filter.group is not None and self._hub.shared(self._granted).is_kept:
+            self._hub.network.watch(self._topic, partial(self._then, self._share))
+        elif kept:
+            self._hub.network.watch(self._topic, partial(self._then, self._follow))
+        else:
+            self._hub.network.watch(self._topic, self._ready)
+
+    def _then(self, further: Callable[[], None], reason: Reason) -> None:
+        """The network brings the messages of the topic; nothing further is to be done for a client that has
+        left meanwhile."""
+        text = self._granted.asked.filter
+        if reason == Reason.SUCCESS and self._session.subscriptions.get(text) is self._granted:
+            further()
+        else:
+            self._ready(reason)
+
+    def _share(self) -> None:
+        self._hub.shared(self._granted).when_ready(self._ready)
+
+    def _follow(self) -> None:
+        session, granted = self._session, self._granted
+        text = granted.asked.filter
+        granted.following = self._hub.network.follow(
+            name_at_archive(session.client_id, text),
+            self._topic,
+            _Kept(self._hub, session, text, self._ready),
+            session.is_fresh,
+            granted.before,
+        )
+
+    def _ready(self, reason: Reason) -> None:
+        session, has_moved = self._session, self._granted.before is not None
+        if reason != Reason.SUCCESS and has_moved:
+            self._hub.archive_lost(session)
+        elif reason != Reason.SUCCESS:
+            self._hub.unsubscribe(session, self._granted.asked.filter)
+            self._done(reason)
+        elif session.keeper is None:
+            self._tell()
+        elif not has_moved:
+            session.keeper.changed(self._tell)
+
+    def _tell(self) -> None:
+        asked = self._granted.asked
+        self._done(Reason(asked.qos))
+        wanted = asked.retain_handling == 0 or (self._is_new and asked.retain_handling == 1)
+        if self._granted.filter.group is None and wanted:
+            self._hub.send_retained(self._session, self._granted)
 
 
 Entered = Callable[[Session, bool, str], None]
@@ -106,7 +180,7 @@ class Hub:
         self._matched: dict[str, _Matching] = {}
         """By topic: what was found in the tree, since it was last changed."""
         self.groups = Groups(clock, network.door, network.tell_groups)
-        self._shared: dict[tuple[str, tuple[str, ...]], dict[str, Session]] = {}
+        self._shared: dict[tuple[str, tuple[str, ...]], Group] = {}
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
         self._endings: dict[str, Timer] = {}
         self._wills: dict[str, tuple[Will, Timer | None]] = {}
@@ -199,7 +273,7 @@ class Hub:
         self.connections[entry.client_id] = entry.connection
         session.incarnation = keeping.token
         kept = None if entry.connect.clean_start else record
-        session.keeper = Keeper(keeping, session.record, partial(self._archive_lost, session))
+        session.keeper = Keeper(keeping, session.record, partial(self.archive_lost, session))
         if kept is not None:
             session.recall(kept)
             self._subscribe_again(session, kept.subscriptions)
@@ -227,7 +301,7 @@ class Hub:
             except MqttError:
                 self.drop("not_a_record")
 
-    def _archive_lost(self, session: Session) -> None:
+    def archive_lost(self, session: Session) -> None:
         """A record of the session cannot be written: the client has to begin from the last one."""
         self.drop("archive_lost")
         connection = self.connections.get(session.client_id)
@@ -323,13 +397,13 @@ class Hub:
         try:
             parsed = TopicFilter.parse(asked.filter)
             topic = topic_of(parsed.base)
-            if parsed.group is not None and asked.no_local:
-                raise MqttError(Reason.PROTOCOL_ERROR, "No Local does not go with $share")
         except MqttError as error:
             if error.reason == Reason.PROTOCOL_ERROR:
                 raise
             done(Reason.TOPIC_FILTER_INVALID)
             return
+        if parsed.group is not None and asked.no_local:
+            raise MqttError(Reason.PROTOCOL_ERROR, "No Local does not go with $share")
         kept = asked.qos > 0 and session.expiry > 0 and parsed.group is None
         kept = kept and self.network.keeps(topic)
         before = session.subscriptions.get(asked.filter)
@@ -338,48 +412,14 @@ class Hub:
         is_new = asked.filter not in session.subscriptions
         if is_new and len(session.subscriptions) >= self.config.most_subscriptions:
             done(Reason.QUOTA_EXCEEDED)
-            return
-        if not self.access.subscribe(session.client_id, "/".join(parsed.levels)):
+        elif not self.access.subscribe(session.client_id, "/".join(parsed.levels)):
             done(Reason.NOT_AUTHORIZED)
-            return
-        following = None if is_new or before is None else before.following
-        granted = Granted(parsed, asked, identifier, following, before_move)
-        session.subscriptions[asked.filter] = granted
-        self._put(session, granted)
-
-        def ready(reason: Reason) -> None:
-            if reason != Reason.SUCCESS and before_move is not None:
-                self._archive_lost(session)
-                return
-            if reason != Reason.SUCCESS:
-                self.unsubscribe(session, asked.filter)
-                done(reason)
-                return
-            if session.keeper is None:
-                granted_now()
-            elif before_move is None:
-                session.keeper.changed(granted_now)
-
-        def granted_now() -> None:
-            done(Reason(asked.qos))
-            handling = asked.retain_handling
-            if parsed.group is None and (handling == 0 or (is_new and handling == 1)):
-                self._send_retained(session, granted)
-
-        def follow(reason: Reason) -> None:
-            if reason != Reason.SUCCESS or session.subscriptions.get(asked.filter) is not granted:
-                ready(reason)
-                return
-            follower = _Kept(self, session, asked.filter, ready)
-            name = name_at_archive(session.client_id, asked.filter)
-            granted.following = self.network.follow(
-                name, topic, follower, session.is_fresh, before_move
-            )
-
-        if is_new:
-            self.network.watch(topic, follow if kept else ready)
         else:
-            ready(Reason.SUCCESS)
+            following = None if is_new or before is None else before.following
+            granted = Granted(parsed, asked, identifier, following, before_move)
+            session.subscriptions[asked.filter] = granted
+            self._put(session, granted)
+            _Subscribing(self, session, granted, topic, is_new, done).begin(kept)
 
     def _put(self, session: Session, granted: Granted) -> None:
         self._matched.clear()
@@ -387,11 +427,18 @@ class Hub:
         if group is None:
             self._tree.put(levels, session.client_id, (session, granted))
             return
-        members = self._shared.setdefault((group, levels), {})
-        if session.client_id not in members:
-            self.groups.joined(group_key(group, levels))
-        members[session.client_id] = session
-        self._tree.put(levels, (group, levels), (session, granted))
+        shared = self._shared.get((group, levels))
+        if shared is None:
+            shared = self._shared[group, levels] = Group(self, granted)
+            self._tree.put(levels, (group, levels), (session, granted))
+        if session.client_id not in shared.members:
+            self.groups.joined(shared.key)
+        shared.join(session)
+
+    def shared(self, granted: Granted) -> Group:
+        """The group of a shared subscription."""
+        assert granted.filter.group is not None
+        return self._shared[granted.filter.group, granted.filter.levels]
 
     def unsubscribe(self, session: Session, text: str, forget: bool = True) -> bool:
         """Whether there was such a subscription. `forget`: the archive keeps nothing for it any more."""
@@ -403,13 +450,10 @@ class Hub:
         if group is None:
             self._tree.remove(levels, session.client_id)
         else:
-            members = self._shared[group, levels]
-            del members[session.client_id]
-            self.groups.left(group_key(group, levels))
-            if members:
-                other = next(iter(members.values()))
-                self._tree.put(levels, (group, levels), (other, other.subscriptions[text]))
-            else:
+            shared = self._shared[group, levels]
+            self.groups.left(shared.key)
+            shared.leave(session, forget)
+            if not shared.members:
                 del self._shared[group, levels]
                 self._tree.remove(levels, (group, levels))
         self.network.unwatch(topic_of(granted.filter.base))
@@ -435,7 +479,7 @@ class Hub:
             self.retain(message)
         targets, groups = self._matching(message.topic)
         for granted in groups:
-            self._deliver_to_group(message, granted, key)
+            self.shared(granted).deliver(message, key)
         forms: Forms = {}
         for session, grants in targets:
             kept = grants[0].following is not None or (
@@ -443,7 +487,7 @@ class Hub:
             )
             if kept and message.qos and message.sender:
                 continue  # a client's message: the archive brings it, and in order
-            self._offer(session, message, grants, key=key if kept else b"", forms=forms)
+            self.offer(session, message, grants, key=key if kept else b"", forms=forms)
 
     def _matching(self, topic: str) -> _Matching:
         """Whose subscriptions match a topic, and the groups that share one."""
@@ -477,32 +521,21 @@ class Hub:
         if is_own or not matches(granted.filter.levels, message.topic) or not message.qos:
             done()
         else:
-            self._offer(session, message, [granted], key=key, done=done)
+            self.offer(session, message, [granted], key=key, done=done)
 
     def moved(self, session: Session) -> None:
         """The client has connected to another door, which has its subscriptions now."""
         if self.sessions.get(session.client_id) is not session:
             return
         connection = self.connections.pop(session.client_id, None)
+        self._cancel_will(
+            session.client_id
+        )  # the session goes on: a will that waits is not published
         self._end(session, forget=False)
         if connection is not None:
             connection.taken_over()
 
-    def _deliver_to_group(self, message: MqttMessage, granted: Granted, key: bytes) -> None:
-        """To the member whose turn it is, one that is connected if there is any; unless another door does."""
-        group, levels = granted.filter.group, granted.filter.levels
-        assert group is not None
-        if not self.groups.is_ours(group_key(group, levels), key):
-            return
-        members = self._shared[group, levels]
-        connected = [
-            one for one in members.values() if one.client is not None and not one.client.is_full
-        ]
-        session = (connected or list(members.values()))[0]
-        members[session.client_id] = members.pop(session.client_id)  # its next turn is the last
-        self._offer(session, message, [session.subscriptions[granted.asked.filter]])
-
-    def _offer(
+    def offer(
         self,
         session: Session,
         message: MqttMessage,
@@ -541,7 +574,7 @@ class Hub:
                 del self._retained[next(iter(self._retained))]
                 self.drop("retained_forgotten")
 
-    def _send_retained(self, session: Session, granted: Granted) -> None:
+    def send_retained(self, session: Session, granted: Granted) -> None:
         now = self.clock.now()
         for topic, (message, since) in list(self._retained.items()):
             if matches(granted.filter.levels, topic):
@@ -549,4 +582,4 @@ class Hub:
                 if aged is None:
                     del self._retained[topic]
                 else:
-                    self._offer(session, aged, [granted], retained=True)
+                    self.offer(session, aged, [granted], retained=True)

@@ -112,9 +112,11 @@ class Network(Protocol):
         follower: Follower,
         afresh: bool,
         before: KeptSubscription | None = None,
+        shared: bool = False,
     ) -> Following:
         """Bring what the archive keeps for this name, from where it was, or with `afresh` from now on;
-        nothing that the client has by the position in `before`."""
+        nothing that the client has by the position in `before`. `shared`: other doors have the name too, and
+        each message is brought to one of them."""
         ...
 
     def open_session(self, client_id: str, opener: Opener) -> None:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from typing import ClassVar
 
 from overlay.errors import CamcastError
@@ -22,6 +23,7 @@ from pubsub.doors.mqtt.properties import (
     pack_properties,
     pack_text,
     read_properties,
+    read_text,
 )
 
 V311, V5 = 4, 5
@@ -112,7 +114,8 @@ class ConnAck:
     properties: Properties = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+# A frozen object takes four times as long to make: what comes with each message is not to be changed either.
+@dataclass(slots=True)
 class Publish:
     code: ClassVar[int] = 3
     topic: str
@@ -125,7 +128,7 @@ class Publish:
     properties: Properties = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ack:
     """PUBACK, PUBREC, PUBREL or PUBCOMP: a step in the delivery of one message."""
 
@@ -221,9 +224,18 @@ Packet = (
     Connect | ConnAck | Publish | Ack | Subscribe | Reasons | Unsubscribe | Ping | Disconnect | Auth
 )
 
-_PLAIN_ACK = struct.Struct(">BBH").pack
 _FLAGS = {PUBREL: 2, Subscribe.code: 2, Unsubscribe.code: 2}
 """The low four bits of a packet's first byte; 0 for all others but PUBLISH."""
+
+_ACKS = frozenset(code << 4 | _FLAGS.get(code, 0) for code in (PUBACK, PUBREC, PUBREL, PUBCOMP))
+"""The first bytes of acknowledgements."""
+
+_pack_ack = struct.Struct(">BBH").pack
+
+
+def plain_ack(code: int, packet_id: int) -> bytes:
+    """An acknowledgement without a reason, which is what nearly all are."""
+    return _pack_ack(code << 4 | (2 if code == PUBREL else 0), 2, packet_id)
 
 
 class Decoder:
@@ -258,7 +270,7 @@ class Decoder:
                 if not 0 < stop <= size:
                     break
                 packet = read_packet(packets[at], bytes(packets[start:stop]), self.version)
-                if isinstance(packet, Connect):
+                if type(packet) is Connect:
                     self.version = packet.version
                 at = stop
                 yield packet
@@ -295,15 +307,15 @@ def _body(packets: bytes | bytearray, at: int, largest: int) -> tuple[int, int]:
 
 def read_packet(first: int, body: bytes, version: int) -> Packet:
     """The packet whose first byte and body these are."""
+    if first in _ACKS and len(body) == 2 and any(body):
+        return Ack(first >> 4, body[0] << 8 | body[1])
     code, flags = first >> 4, first & 15
-    if PUBACK <= code <= PUBCOMP and len(body) == 2 and flags == _FLAGS.get(code, 0) and any(body):
-        return Ack(code, body[0] << 8 | body[1])
-    if code != Publish.code and flags != _FLAGS.get(code, 0):
-        raise malformed(f"a packet of type {code} has the flags {flags}")
-    cursor = Cursor(body)
     try:
         if code == Publish.code:
-            return _read_publish(flags, cursor, version)
+            return _read_publish(flags, body, version)
+        if flags != _FLAGS.get(code, 0):
+            raise malformed(f"a packet of type {code} has the flags {flags}")
+        cursor = Cursor(body)
         reader = _READERS.get(code)
         if reader is None or (code == Auth.code and version != V5):
             raise malformed(f"there is no packet of type {code}")
@@ -349,16 +361,46 @@ def _read_connack(code: int, cursor: Cursor, version: int) -> ConnAck:
     return ConnAck(bool(flags), cursor.byte(), read_properties(cursor, code, version))
 
 
-def _read_publish(flags: int, cursor: Cursor, version: int) -> Publish:
+def _read_publish(flags: int, body: bytes, version: int) -> Publish:
     qos, dup = flags >> 1 & 3, bool(flags & 8)
     if qos == 3 or (dup and not qos):
         raise malformed("the flags of PUBLISH make no sense")
-    topic = cursor.text()
-    packet_id = _packet_id(cursor) if qos else 0
-    properties = read_properties(cursor, Publish.code, version) if version == V5 else {}
-    if topic or not properties.get("topic_alias"):
+    at = 2 + (body[0] << 8 | body[1])
+    if at > len(body):
+        raise ValueError("it ends too early")
+    raw = body[2:at]
+    topic = _known_topic(raw) if at <= LONGEST_KNOWN else _topic(raw)
+    packet_id = 0
+    if qos:
+        packet_id = body[at] << 8 | body[at + 1]
+        at += 2
+        if not packet_id:
+            raise violation("a packet identifier is 0")
+    properties: Properties = {}
+    if version == V5:
+        if body[at]:
+            cursor = Cursor(body, at)
+            properties = read_properties(cursor, Publish.code, version)
+            at = cursor.place
+        else:
+            at += 1
+    if not topic and not properties.get("topic_alias"):
         check_topic(topic)
-    return Publish(topic, cursor.rest(), qos, bool(flags & 1), dup, packet_id, properties)
+    return Publish(topic, body[at:], qos, bool(flags & 1), dup, packet_id, properties)
+
+
+def _topic(raw: bytes) -> str:
+    """A topic name, or nothing where an alias stands for it."""
+    topic = read_text(raw)
+    if topic:
+        check_topic(topic)
+    return topic
+
+
+LONGEST_KNOWN = 258
+"""Bytes up to which topic names are remembered: that of a longer one is refused."""
+
+_known_topic = lru_cache(maxsize=4096)(_topic)
 
 
 def _read_ack(code: int, cursor: Cursor, version: int) -> Ack:
@@ -447,7 +489,7 @@ def check_topic(topic: str) -> None:
 def write_packet(packet: Packet, version: int) -> bytes:
     """The packet as bytes. Properties are left out for MQTT 3.1.1, which has none."""
     if type(packet) is Ack and not packet.reason and not packet.properties:
-        return _PLAIN_ACK(packet.code << 4 | _FLAGS.get(packet.code, 0), 2, packet.packet_id)
+        return plain_ack(packet.code, packet.packet_id)
     flags = _FLAGS.get(packet.code, 0)
     match packet:
         case Publish():
@@ -485,12 +527,23 @@ def write_packet(packet: Packet, version: int) -> bytes:
     return bytes((packet.code << 4 | flags,)) + pack_length(len(body)) + body
 
 
-def publish_parts(packet: Publish, version: int) -> tuple[bytes, bytes]:
-    """A PUBLISH packet of QoS 1 or 2 before and behind its packet id, which many clients have in common."""
-    head = pack_text(packet.topic)
-    tail = pack_properties(packet.properties, packet.code, version) + packet.payload
-    first = packet.code << 4 | packet.qos << 1 | packet.retain
-    return bytes((first,)) + pack_length(len(head) + 2 + len(tail)) + head, tail
+_known_name = lru_cache(maxsize=4096)(pack_text)
+"""Topic names as they stand in a packet; those of the network have 255 bytes at most, a few are escaped."""
+
+
+def publish_parts(
+    topic: str, payload: bytes, qos: int, retain: bool, properties: Properties, version: int
+) -> tuple[bytes, bytes]:
+    """A PUBLISH packet before and behind its packet id, which many clients have in common; with QoS 0, which
+    has no packet id, all of it is before."""
+    head = _known_name(topic)
+    tail = payload
+    if version == V5:
+        tail = pack_properties(properties, Publish.code, version) + payload
+    first = Publish.code << 4 | qos << 1 | retain
+    if not qos:
+        return b"%c%b%b%b" % (first, pack_length(len(head) + len(tail)), head, tail), b""
+    return b"%c%b%b" % (first, pack_length(len(head) + 2 + len(tail)), head), tail
 
 
 def _write_ack(packet: Ack, version: int) -> bytes:

@@ -11,28 +11,29 @@ Properties = dict[str, Any]
 class Cursor:
     """Reads one packet's body from front to back; `ValueError` or `IndexError` when it cannot be read."""
 
-    __slots__ = ("_body", "_place")
+    __slots__ = ("_body", "place")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, place: int = 0) -> None:
         self._body = body
-        self._place = 0
+        self.place = place
+        """Where it goes on reading."""
 
     @property
     def at_end(self) -> bool:
-        return self._place == len(self._body)
+        return self.place == len(self._body)
 
     def end(self) -> None:
         if not self.at_end:
             raise ValueError("there are bytes behind its end")
 
     def take(self, size: int) -> bytes:
-        begin, self._place = self._place, self._place + size
-        if self._place > len(self._body):
+        begin, self.place = self.place, self.place + size
+        if self.place > len(self._body):
             raise ValueError("it ends too early")
-        return self._body[begin : self._place]
+        return self._body[begin : self.place]
 
     def rest(self) -> bytes:
-        begin, self._place = self._place, len(self._body)
+        begin, self.place = self.place, len(self._body)
         return self._body[begin:]
 
     def byte(self) -> int:
@@ -45,10 +46,7 @@ class Cursor:
         return self.take(self.number(2))
 
     def text(self) -> str:
-        text = self.binary().decode()  # strict: neither surrogates nor overlong forms
-        if "\0" in text:
-            raise ValueError("a text holds the character 0")
-        return text
+        return read_text(self.binary())
 
     def length(self) -> int:
         """A variable byte integer, written with as few bytes as it needs."""
@@ -63,7 +61,16 @@ class Cursor:
         raise ValueError("a number has more than four bytes")
 
 
+def read_text(raw: bytes) -> str:
+    text = raw.decode()  # strict: neither surrogates nor overlong forms
+    if "\0" in text:
+        raise ValueError("a text holds the character 0")
+    return text
+
+
 def pack_length(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
     packed = bytearray()
     while True:
         value, low = value >> 7, value & 0x7F
@@ -175,6 +182,8 @@ def _read(cursor: Cursor, type: str) -> Any:
 def pack_properties(properties: Properties, packet: int, version: int) -> bytes:
     if version != 5:
         return b""
+    if not properties:
+        return b"\0"
     packed = b""
     for name, value in properties.items():
         number = _IDS[name]

@@ -29,8 +29,8 @@ from pubsub.doors.mqtt.packets import (
     Reason,
     publish_parts,
     violation,
-    write_packet,
 )
+from pubsub.doors.mqtt.properties import Properties
 
 LAST_PACKET_ID = 0xFFFF
 
@@ -49,6 +49,10 @@ class Client(Protocol):
 
     def send_bytes(self, packet: bytes) -> bool:
         """As `send`, a packet that is encoded already."""
+        ...
+
+    def acknowledge(self, code: int, packet_id: int) -> None:
+        """Send an acknowledgement without a reason."""
         ...
 
     def fell_behind(self) -> None:
@@ -210,11 +214,20 @@ class Session:
             if self.client is not None:
                 self.client.fell_behind()
         else:
-            self._note_key(outgoing.key, outgoing)
-            if self._waiting is None:
-                self._waiting = deque()
-            self._waiting.append(outgoing)
-            self.pump()
+            if outgoing.key:
+                self._note_key(outgoing.key, outgoing)
+            client = self.client
+            if (
+                self._waiting
+                or client is None
+                or client.is_full
+                or len(self._inflight) >= self.receive_maximum
+            ):
+                if self._waiting is None:
+                    self._waiting = deque()
+                self._waiting.append(outgoing)
+            else:
+                self._begin(outgoing)
 
     def _note_key(self, key: bytes, outgoing: Outgoing | None) -> None:
         if key:
@@ -236,7 +249,7 @@ class Session:
 
     def _finish(self, outgoing: Outgoing) -> None:
         """The client has it, or will never get it."""
-        if outgoing.key in self._keyed:
+        if outgoing.key and outgoing.key in self._keyed:
             self._keyed[outgoing.key] = None
         if outgoing.done is not None:
             outgoing.done()
@@ -247,16 +260,19 @@ class Session:
         while self._waiting and self.client is not None and not self.client.is_full:
             if len(self._inflight) >= self.receive_maximum:
                 return
-            outgoing = self._waiting.popleft()
-            packet_id = self._next_id()
-            self._inflight[packet_id] = outgoing
-            if self.keeper is not None and outgoing.qos == 2:
-                outgoing.is_recorded = False
-                self.keeper.changed(partial(self._send_recorded, outgoing, packet_id))
-            elif not self._send(outgoing, packet_id):
-                self._finish(self._inflight.pop(packet_id))
+            self._begin(self._waiting.popleft())
         if not self._waiting:
             self._waiting = None
+
+    def _begin(self, outgoing: Outgoing) -> None:
+        """Send a message of QoS 1 or 2 for the first time."""
+        packet_id = self._next_id()
+        self._inflight[packet_id] = outgoing
+        if self.keeper is not None and outgoing.qos == 2:
+            outgoing.is_recorded = False
+            self.keeper.changed(partial(self._send_recorded, outgoing, packet_id))
+        elif not self._send(outgoing, packet_id):
+            self._finish(self._inflight.pop(packet_id))
 
     def _send_recorded(self, outgoing: Outgoing, packet_id: int) -> None:
         """Its packet id is safe."""
@@ -301,7 +317,8 @@ class Session:
         if ack.code == PUBCOMP and not outgoing.received:
             raise violation("PUBCOMP came before PUBREC")
         self._finish(self._inflight.pop(ack.packet_id))
-        self.pump()
+        if self._waiting:
+            self.pump()
 
     def _receive(self, outgoing: Outgoing, packet_id: int) -> None:
         """The client has a message of QoS 2: release it, as soon as no other door would send it again."""
@@ -314,10 +331,9 @@ class Session:
 
     def _release(self, outgoing: Outgoing, packet_id: int) -> None:
         outgoing.is_recorded = True
-        if self.keeper is not None:
-            self._finish(outgoing)  # whichever door has the session releases it
+        self._finish(outgoing)  # the client has it, and whichever door has the session releases it
         if self.client is not None:
-            self.client.send(Ack(PUBREL, packet_id))
+            self.client.acknowledge(PUBREL, packet_id)
 
     # -- at the archive --
 
@@ -374,13 +390,10 @@ class Session:
             return b""
         return event_id(self.incarnation, packet_id, self.released.get(packet_id, 0))
 
-    def released_by_client(self, packet_id: int, then: Callable[[], None]) -> None:
+    def released_by_client(self, keeper: Keeper, packet_id: int, then: Callable[[], None]) -> None:
         """PUBREL of the client: `then` is called when every door would know that the packet id is free."""
-        if self.keeper is None:
-            then()
-        else:
-            self.released[packet_id] = self.released.get(packet_id, 0) + 1
-            self.keeper.changed(then)
+        self.released[packet_id] = self.released.get(packet_id, 0) + 1
+        keeper.changed(then)
 
     def _send(self, outgoing: Outgoing, packet_id: int, dup: bool = False) -> bool:
         """Whether the message went; it does not when it has expired, or is larger than the client takes."""
@@ -398,12 +411,14 @@ class Session:
             form = (client.version, outgoing.qos, outgoing.retain, outgoing.identifiers)
             parts = outgoing.forms.get(form)
             if parts is None:
-                packet = _packet(outgoing, message, 0, False)
-                if outgoing.qos:
-                    parts = publish_parts(packet, client.version)
-                else:
-                    parts = (write_packet(packet, client.version), b"")
-                outgoing.forms[form] = parts
+                outgoing.forms[form] = parts = publish_parts(
+                    message.topic,
+                    message.payload,
+                    outgoing.qos,
+                    outgoing.retain,
+                    _with_identifiers(outgoing, message),
+                    client.version,
+                )
             head, tail = parts
             if outgoing.qos:
                 head = head + packet_id.to_bytes(2, "big") + tail
@@ -424,11 +439,15 @@ class Session:
 
 
 def _packet(outgoing: Outgoing, message: MqttMessage, packet_id: int, dup: bool) -> Publish:
-    properties = dict(message.properties)
-    if outgoing.identifiers:
-        properties["subscription_identifier"] = list(outgoing.identifiers)
+    properties = _with_identifiers(outgoing, message)
     qos, retain = outgoing.qos, outgoing.retain
     return Publish(message.topic, message.payload, qos, retain, dup, packet_id, properties)
+
+
+def _with_identifiers(outgoing: Outgoing, message: MqttMessage) -> Properties:
+    if not outgoing.identifiers:
+        return message.properties
+    return {**message.properties, "subscription_identifier": list(outgoing.identifiers)}
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> None:

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 from aiohttp import web
@@ -29,7 +31,7 @@ from overlay.entropy import entropy
 from overlay.errors import CamcastError
 from overlay.topic_name import check_topic_name
 from pubsub.archive.archive import Archive
-from pubsub.doors.serving import serve
+from pubsub.doors.serving import TOKEN_NEEDED, Tokens, certificate, serve
 from pubsub.doors.wsrm import soap
 from pubsub.doors.wsrm.sequences import ID_BYTES, Sequence, Sequences, WsrmConfig
 from pubsub.doors.wsrm.soap import Acknowledgement, Create, End, Request, SoapFault
@@ -49,9 +51,21 @@ EXPIRY_SECONDS = 60.0
 class WsrmDoor:
     """Serves while it is entered; the archive is entered before and left after it."""
 
-    def __init__(self, archive: Archive, listen: str, config: WsrmConfig | None = None) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        listen: str,
+        config: WsrmConfig | None = None,
+        *,
+        tls: tuple[str | Path, str | Path] | None = None,
+        tokens: Iterable[str] = (),
+    ) -> None:
+        """`tls`: files with a certificate and its key. `tokens`: with any, a request must bring one, as
+        `Authorization: Bearer TOKEN` or, for clients that set no headers, as `?token=TOKEN`."""
         self._archive = archive
         self._listen = Address.parse(listen)
+        self._tls = None if tls is None else certificate(*tls)
+        self._tokens = Tokens(list(tokens))
         self._config = config or WsrmConfig()
         self._sequences = Sequences(self._config, time.time, lambda: entropy().randbytes(ID_BYTES))
         self._storing: dict[bytes, asyncio.Task[None]] = {}
@@ -76,7 +90,7 @@ class WsrmDoor:
         app.router.add_post("/topics{topic:.*}", self._answer)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._end)
-            self.address = await serve(stack, app, self._listen, None, "WS-ReliableMessaging")
+            self.address = await serve(stack, app, self._listen, self._tls, "WS-ReliableMessaging")
             self._expiring = asyncio.create_task(self._forget_expired())
             self._stack = stack.pop_all()
         return self
@@ -99,6 +113,9 @@ class WsrmDoor:
     # Requests.
 
     async def _answer(self, http: web.Request) -> web.Response:
+        if not self._tokens.allow(http):
+            self._answers.add("not_allowed")
+            return web.Response(status=401, text=TOKEN_NEEDED)
         request: Request | None = None
         try:
             request = soap.read(await http.read())

@@ -19,7 +19,7 @@ records = st.builds(
     st.binary(max_size=16),
     st.floats(0, 1e6),
     st.booleans(),
-    st.dictionaries(st.integers(1, 65_535), st.integers(0, 5), max_size=30),
+    st.dictionaries(st.integers(1, 65_535), st.integers(1, 5), max_size=30),
     st.lists(st.builds(Sent, st.integers(1, 65_535), st.just(KEY), st.booleans()), max_size=5),
     st.lists(st.just(KEY), max_size=3),
     st.lists(

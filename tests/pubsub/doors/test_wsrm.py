@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -24,6 +26,7 @@ from pubsub.doors.wsrm.soap import (
     read,
 )
 from tests.pubsub.command_process import camcast, line
+from tests.pubsub.doors.certificates import make_certificate
 from tests.pubsub.doors.wsrm_client import CREATE, Client, ending, envelope, message
 
 Body = Callable[[Client, Archive], Awaitable[None]]
@@ -71,6 +74,26 @@ def test_messages_are_acknowledged_in_order_and_stored_once() -> None:
         assert found == ["<a>1</a>", "<a>2</a>", "<a>3</a>", "<a>4</a>", "<b/>"]
 
     with_door(body)
+
+
+def test_tls_and_tokens(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+
+    async def main() -> None:
+        async with Archive(["/soccer"], "memory:") as archive:
+            options: dict[str, Any] = {"tls": (certificate, key), "tokens": ["secret"]}
+            async with WsrmDoor(archive, "127.0.0.1:0", **options) as door:
+                url = f"https://{door.address}/topics/soccer/italy"
+                connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=certificate))
+                async with aiohttp.ClientSession(connector=connector) as session:
+                    for wrong in (url, f"{url}?token=wrong"):
+                        status, _ = await Client(session, wrong).post(envelope("", CREATE))
+                        assert status == 401
+                    client = Client(session, f"{url}?token=secret")
+                    id = await client.create()
+                    assert told(await client.post(message(id, 1, "<a/>"))) == Acknowledgement(id, 1)
+
+    loops.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_crash_between_two_writes_doubles_and_loses_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,723 @@
+"""What docs/mqtt.md and the specification promise, asked from outside: an archive and two doors, each a
+process of its own, and a client that shows every packet and sends what no library would."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from tests.pubsub.command_process import camcast, line
+
+CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 1, 2, 3, 4, 5, 6, 7
+SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT = 8, 9, 10, 11, 12, 13, 14
+BYTE, TWO, FOUR, VARIABLE, TEXT, PAIR = range(6)
+KINDS = {
+    **dict.fromkeys((1, 23, 25, 36, 37, 40, 41, 42), BYTE),
+    **dict.fromkeys((19, 33, 34, 35), TWO),
+    **dict.fromkeys((2, 17, 24, 39), FOUR),
+    **dict.fromkeys((3, 8, 9, 18, 21, 22, 26, 28, 31), TEXT),
+    11: VARIABLE,
+    38: PAIR,
+}
+"""The kind of each property of MQTT 5.0, by its number."""
+EXPIRY, IDENTIFIER, SESSION, WILL_DELAY, MAXIMUM, ALIAS = 2, 11, 17, 24, 33, 35
+
+
+def variable(number: int) -> bytes:
+    out = bytearray()
+    while True:
+        number, low = divmod(number, 128)
+        out.append(low | (128 if number else 0))
+        if not number:
+            return bytes(out)
+
+
+def text(value: str | bytes) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value
+    return struct.pack("!H", len(raw)) + raw
+
+
+def properties(values: dict[int, int]) -> bytes:
+    shapes = {BYTE: "!B", TWO: "!H", FOUR: "!I"}
+    parts = [
+        bytes([name])
+        + (variable(value) if KINDS[name] == VARIABLE else struct.pack(shapes[KINDS[name]], value))
+        for name, value in values.items()
+    ]
+    return variable(len(b"".join(parts))) + b"".join(parts)
+
+
+@dataclass
+class Packet:
+    kind: int
+    flags: int
+    body: bytes
+    at: int = 0
+    properties: dict[int, list[object]] = field(default_factory=dict)
+    topic: str = ""
+    id: int = 0
+    payload: bytes = b""
+    code: int = 0
+
+    def take(self, count: int) -> bytes:
+        self.at += count
+        return self.body[self.at - count : self.at]
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
+
+    def variable(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.number(1)
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def read_properties(self) -> None:
+        if self.at >= len(self.body):
+            return
+        end = self.variable() + self.at
+        while self.at < end:
+            name = self.number(1)
+            value: object
+            match KINDS[name]:
+                case 3:
+                    value = self.variable()
+                case 4:
+                    value = self.take(self.number(2))
+                case 5:
+                    value = (self.take(self.number(2)), self.take(self.number(2)))
+                case kind:
+                    value = self.number((1, 2, 4)[kind])
+            self.properties.setdefault(name, []).append(value)
+
+    @property
+    def qos(self) -> int:
+        return self.flags >> 1 & 3
+
+    @property
+    def retain(self) -> bool:
+        return bool(self.flags & 1)
+
+    @property
+    def again(self) -> bool:
+        return bool(self.flags & 8)
+
+    def parse(self) -> Packet:
+        match self.kind:
+            case 2:
+                self.flags, self.code = self.number(1), self.number(1)
+                self.read_properties()
+            case 3:
+                self.topic = self.take(self.number(2)).decode()
+                self.id = self.number(2) if self.qos else 0
+                self.read_properties()
+                self.payload = self.body[self.at :]
+            case 4 | 5 | 6 | 7:
+                self.id = self.number(2)
+                self.code = self.number(1) if len(self.body) > 2 else 0
+            case 9 | 11:
+                self.id = self.number(2)
+                self.read_properties()
+                self.payload = self.body[self.at :]
+            case 14:
+                self.code = self.number(1) if self.body else 0
+        return self
+
+
+class Raw:
+    """A client of MQTT 5.0 that does nothing by itself: no acknowledgement, no ping, no reconnecting."""
+
+    def __init__(
+        self,
+        port: int,
+        name: str,
+        *,
+        clean: bool = False,
+        keep_alive: int = 0,
+        will: tuple[str, str, int] | None = None,
+        will_properties: dict[int, int] | None = None,
+        **options: dict[int, int],
+    ) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+        self.buffer = b""
+        self.last_id = 0
+        flags = 2 * clean
+        payload = text(name)
+        if will is not None:
+            topic, message, qos = will
+            flags |= 4 | qos << 3
+            payload += properties(will_properties or {}) + text(topic) + text(message)
+        head = text("MQTT") + struct.pack("!BBH", 5, flags, keep_alive)
+        self.send(CONNECT, 0, head + properties(options.get("properties", {})) + payload)
+        answer = self.read()
+        assert answer is not None
+        assert (answer.kind, answer.code) == (CONNACK, 0)
+        self.present = bool(answer.flags & 1)
+        self.connack = answer
+
+    def __enter__(self) -> Raw:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.socket.close()
+
+    def send(self, kind: int, flags: int, body: bytes) -> None:
+        self.socket.sendall(bytes([kind << 4 | flags]) + variable(len(body)) + body)
+
+    def read(self, within: float = 10) -> Packet | None:
+        """The next packet; None when nothing comes `within` so many seconds."""
+        until = time.monotonic() + within
+        while (packet := self._cut()) is None:
+            left = until - time.monotonic()
+            if left <= 0:
+                return None
+            self.socket.settimeout(left)
+            try:
+                more = self.socket.recv(65536)
+            except TimeoutError:
+                return None
+            if not more:
+                raise EOFError
+            self.buffer += more
+        return packet.parse()
+
+    def _cut(self) -> Packet | None:
+        value = 0
+        for at in range(1, min(len(self.buffer), 5)):
+            value |= (self.buffer[at] & 127) << 7 * (at - 1)
+            if self.buffer[at] < 128:
+                if len(self.buffer) < at + 1 + value:
+                    return None
+                head, body = self.buffer[0], self.buffer[at + 1 : at + 1 + value]
+                self.buffer = self.buffer[at + 1 + value :]
+                return Packet(head >> 4, head & 15, body)
+        return None
+
+    def expect(self, kind: int, within: float = 10) -> Packet:
+        packet = self.read(within)
+        assert packet is not None, f"nothing came instead of {kind}"
+        assert packet.kind == kind, packet
+        return packet
+
+    def ended(self, within: float = 10) -> int | None:
+        """The reason of the DISCONNECT that comes, None when the connection ends without one."""
+        try:
+            return self.expect(DISCONNECT, within).code
+        except (EOFError, ConnectionResetError):
+            return None
+
+    def nothing(self, within: float = 0.7) -> None:
+        packet = self.read(within)
+        assert packet is None, packet
+
+    def next_id(self) -> int:
+        self.last_id += 1
+        return self.last_id
+
+    def subscribe(self, *filters: str, options: int = 2, **more: dict[int, int]) -> list[int]:
+        body = struct.pack("!H", self.next_id()) + properties(more.get("properties", {}))
+        self.send(SUBSCRIBE, 2, body + b"".join(text(one) + bytes([options]) for one in filters))
+        early = []
+        while (packet := self.read()) is not None and packet.kind != SUBACK:
+            early.append(packet)
+        assert packet is not None
+        assert not early, early
+        return list(packet.payload)
+
+    def publish(
+        self,
+        topic: str,
+        message: str,
+        qos: int = 0,
+        *,
+        id: int = 0,
+        again: bool = False,
+        retain: bool = False,
+        **more: dict[int, int],
+    ) -> int:
+        """Sends a PUBLISH, and waits for nothing."""
+        number = id or (self.next_id() if qos else 0)
+        body = text(topic) + (struct.pack("!H", number) if qos else b"")
+        body += properties(more.get("properties", {})) + message.encode()
+        self.send(PUBLISH, again << 3 | qos << 1 | retain, body)
+        return number
+
+    def published(self, topic: str, message: str, qos: int = 1, **more: object) -> None:
+        """Publishes, and waits until the door has taken it over."""
+        number = self.publish(topic, message, qos, **more)  # type: ignore[arg-type]
+        if qos == 1:
+            assert self.expect(PUBACK).id == number
+        elif qos == 2:
+            assert self.expect(PUBREC).id == number
+            self.answer(PUBREL, number)
+            assert self.expect(PUBCOMP).id == number
+
+    def answer(self, kind: int, number: int) -> None:
+        self.send(kind, 2 if kind == PUBREL else 0, struct.pack("!H", number))
+
+    def take(self, count: int, within: float = 20) -> list[str]:
+        """The payloads of the next `count` messages, each acknowledged as its QoS asks."""
+        found: list[str] = []
+        while len(found) < count:
+            packet = self.read(within)
+            assert packet is not None, (found, count)
+            if packet.kind == PUBLISH:
+                found.append(packet.payload.decode())
+                if packet.qos:
+                    self.answer(PUBACK if packet.qos == 1 else PUBREC, packet.id)
+            elif packet.kind == PUBREL:
+                self.answer(PUBCOMP, packet.id)
+            else:
+                raise AssertionError(packet)
+        return found
+
+    def disconnect(self, code: int = 0) -> None:
+        self.send(DISCONNECT, 0, bytes([code]))
+        self.socket.close()
+
+
+LASTING = {SESSION: 300}
+
+
+class Doors:
+    """An archive of /orders and of sessions, and two doors."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._stack = stack
+        store = f"sqlite:///{directory}/events.db"
+        topics = ("--topic", "/orders", "/mqtt-sessions", "--store", store, "--json")
+        self._archive = json.loads(line(stack.enter_context(camcast("archive", *topics))))[
+            "listening"
+        ]
+        self.processes: list[subprocess.Popen[str]] = []
+        self.ports: list[int] = []
+        for index in range(2):
+            self.start(index)
+
+    def start(self, index: int) -> int:
+        words = ("--bootstrap", self._archive, "--mqtt", "127.0.0.1:0", "--mqtt-retain", "/sensors")
+        durable = ("--mqtt-durable", "/orders", "--mqtt-sessions", "--json")
+        process = self._stack.enter_context(camcast("node", *words, *durable))
+        line(process)
+        port = int(json.loads(line(process))["mqtt"].rpartition(":")[2])
+        self.ports[index : index + 1] = [port]
+        self.processes[index : index + 1] = [process]
+        return port
+
+    def kill(self, index: int) -> None:
+        self.processes[index].kill()
+        self.processes[index].wait()
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    with ExitStack() as stack:
+        yield Doors(tmp_path_factory.mktemp("doors"), stack)
+
+
+@pytest.fixture(scope="module")
+def ports(doors: Doors) -> list[int]:
+    return doors.ports
+
+
+pytestmark = pytest.mark.sweep
+
+
+def test_retained(ports: list[int]) -> None:
+    first, second = ports
+    with Raw(first, "r-pub", clean=True) as pub, Raw(second, "r-sub", clean=True) as sub:
+        pub.published("sensors/a", "1", retain=True)
+        pub.published("sensors/a", "2", retain=True)
+        deadline = time.monotonic() + 10
+        while True:  # gossip takes a moment to the other door
+            sub.send(SUBSCRIBE, 2, struct.pack("!H", 1) + b"\0" + text("sensors/+") + b"\1")
+            sub.expect(SUBACK)
+            packet = sub.read(1)
+            if packet is not None and packet.payload == b"2":
+                break
+            assert time.monotonic() < deadline
+        assert packet.retain
+        sub.answer(PUBACK, packet.id)
+        pub.published("sensors/a", "3", retain=True)
+        live = sub.expect(PUBLISH)
+        assert (live.payload, live.retain) == (b"3", False)
+        sub.answer(PUBACK, live.id)
+        pub.published("sensors/a", "", retain=True)  # forgets it
+        assert sub.expect(PUBLISH).payload == b""
+    for port in ports:
+        with Raw(port, "r-new", clean=True) as new:
+            new.subscribe("sensors/#")
+            new.nothing()
+
+
+def test_retain_handling_and_as_published(ports: list[int]) -> None:
+    with Raw(ports[0], "h", clean=True) as one:
+        one.published("sensors/h", "kept", retain=True)
+        one.subscribe("sensors/h", options=1 | 2 << 4)  # never on subscribe
+        one.nothing()
+        one.subscribe("sensors/h", options=1 | 1 << 4)  # only if the subscription is new: it is not
+        one.nothing()
+        one.subscribe("sensors/h", options=1)
+        assert one.take(1) == ["kept"]
+        one.subscribe("sensors/h", options=1 | 8 | 2 << 4)  # retain as published
+        one.publish("sensors/h", "again", 0, retain=True)
+        got = one.expect(PUBLISH)
+        assert (got.payload, got.retain) == (b"again", True)
+        one.subscribe("sensors/h", options=1 | 4 | 2 << 4)  # no local
+        one.publish("sensors/h", "own", 0)
+        one.nothing()
+        one.publish("sensors/h", "", 0, retain=True)
+
+
+def test_a_will_comes_when_the_socket_breaks_and_not_after_a_goodbye(ports: list[int]) -> None:
+    first, second = ports
+    with Raw(second, "w-sub", clean=True) as sub:
+        sub.subscribe("wills/#", options=1)
+        for index, (last, comes) in enumerate([(None, True), (0, False), (4, True)]):
+            client = Raw(
+                first, f"w-{index}", clean=True, will=(f"wills/{index}", f"gone {index}", 1)
+            )
+            if last is None:
+                client.socket.close()
+            else:
+                client.disconnect(last)
+            if comes:
+                assert sub.take(1) == [f"gone {index}"]
+            else:
+                sub.nothing(1)
+
+
+def test_a_delayed_will_waits_for_the_client_or_the_end_of_its_session(ports: list[int]) -> None:
+    first, second = ports
+    with Raw(second, "wd-sub", clean=True) as sub:
+        sub.subscribe("wills/#", options=1)
+        delayed = {WILL_DELAY: 2}
+        one = Raw(
+            first, "wd-1", properties=LASTING, will=("wills/d", "gone", 1), will_properties=delayed
+        )
+        one.socket.close()
+        with Raw(first, "wd-1", properties=LASTING) as back:  # without a will
+            assert back.present
+            sub.nothing(3)
+        short = {SESSION: 1}
+        two = Raw(
+            first,
+            "wd-2",
+            properties=short,
+            will=("wills/e", "end", 1),
+            will_properties={WILL_DELAY: 60},
+        )
+        two.socket.close()
+        assert sub.take(1, 10) == ["end"]  # the session ended, a minute before the delay
+        three = Raw(
+            first,
+            "wd-3",
+            properties=LASTING,
+            will=("wills/f", "moved", 1),
+            will_properties={WILL_DELAY: 2},
+        )
+        three.socket.close()
+        with Raw(second, "wd-3", properties=LASTING) as moved:  # to another door
+            assert moved.present
+            sub.nothing(3)
+
+
+def test_messages_expire_and_say_how_long_they_have(ports: list[int]) -> None:
+    first, second = ports
+    with Raw(first, "e-sub", clean=True, properties=LASTING) as sub:
+        sub.subscribe("orders/e/#")
+        sub.disconnect()
+    with Raw(second, "e-pub", clean=True) as pub:
+        pub.published("orders/e/1", "short", 1, properties={EXPIRY: 1})
+        pub.published("orders/e/2", "long", 1, properties={EXPIRY: 100})
+        pub.published("orders/e/3", "short 2", 2, properties={EXPIRY: 1})
+        pub.published("orders/e/4", "ever", 2)
+    time.sleep(2.2)
+    with Raw(second, "e-sub", properties=LASTING) as sub:
+        assert sub.present
+        packets = [sub.expect(PUBLISH) for _ in range(2)]
+        assert [one.payload for one in packets] == [b"long", b"ever"]
+        [left] = packets[0].properties[EXPIRY]
+        assert isinstance(left, int)
+        assert 90 <= left <= 98
+        for one in packets:
+            sub.answer(PUBACK if one.qos == 1 else PUBREC, one.id)
+        sub.expect(PUBREL)
+        sub.nothing()
+
+
+def test_a_session_expires(ports: list[int]) -> None:
+    first, second = ports
+    with Raw(first, "x", clean=True, properties={SESSION: 1}) as one:
+        one.subscribe("orders/x")
+        one.disconnect()
+    time.sleep(2.5)
+    for port in (second, first):
+        with Raw(port, "x") as one:
+            assert not one.present
+            one.disconnect()
+    with Raw(first, "x", clean=True, properties=LASTING) as one:
+        one.subscribe("orders/x")
+        one.send(DISCONNECT, 0, b"\0" + properties({SESSION: 0}))  # ends now
+    time.sleep(0.5)
+    with Raw(second, "x") as one:
+        assert not one.present
+
+
+def test_a_session_expiry_that_was_none_cannot_be_made_longer(ports: list[int]) -> None:
+    with Raw(ports[0], "xx", clean=True) as one:
+        one.send(DISCONNECT, 0, b"\0" + properties({SESSION: 10}))
+        assert one.ended() == 0x82
+
+
+def test_a_publisher_repeats_qos_2_at_the_other_door(doors: Doors) -> None:
+    first, second = doors.ports
+    with Raw(second, "d-sub", clean=True) as sub:
+        sub.subscribe("orders/d")
+        pub = Raw(first, "d-pub", clean=True, properties=LASTING)
+        pub.publish("orders/d", "1", 2, id=7)
+        pub.expect(PUBREC)
+        pub.socket.close()
+        with Raw(second, "d-pub", properties=LASTING) as pub:
+            assert pub.present
+            for _ in range(2):
+                pub.publish("orders/d", "1", 2, id=7, again=True)
+                assert pub.expect(PUBREC).code in (0, 0x10)
+            for _ in range(2):
+                pub.answer(PUBREL, 7)
+                pub.expect(PUBCOMP)
+            pub.publish("orders/d", "2", 2, id=7)  # the id is free again: another message
+            pub.expect(PUBREC)
+            pub.answer(PUBREL, 7)
+            pub.expect(PUBCOMP)
+        assert sub.take(2) == ["1", "2"]
+        while (packet := sub.read(1)) is not None:
+            assert packet.kind == PUBREL
+
+
+def test_a_killed_door_between_publish_and_release(doors: Doors) -> None:
+    with Raw(doors.ports[1], "k-sub", clean=True, properties=LASTING) as sub:
+        sub.subscribe("orders/k")
+        pub = Raw(doors.ports[0], "k-pub", clean=True, properties=LASTING)
+        for number in range(1, 6):
+            pub.publish("orders/k", str(number), 2, id=number)
+        assert {pub.expect(PUBREC).id for _ in range(3)} <= set(range(1, 6))
+        doors.kill(0)
+        with Raw(doors.ports[1], "k-pub", properties=LASTING) as pub:
+            assert pub.present
+            for number in range(1, 6):
+                pub.publish("orders/k", str(number), 2, id=number, again=True)
+            for _ in range(5):
+                pub.expect(PUBREC)
+            for number in range(1, 6):
+                pub.answer(PUBREL, number)
+            for _ in range(5):
+                pub.expect(PUBCOMP)
+        assert sorted(sub.take(5)) == list("12345")
+        while (packet := sub.read(1)) is not None:
+            assert packet.kind == PUBREL
+    doors.start(0)
+
+
+def test_a_subscriber_of_qos_2_goes_on_after_its_door_was_killed(doors: Doors) -> None:
+    sub = Raw(doors.ports[0], "s-sub", clean=True, properties=LASTING)
+    sub.subscribe("orders/s")
+    with Raw(doors.ports[1], "s-pub", clean=True) as pub:
+        for number in range(4):
+            pub.published("orders/s", str(number), 2)
+        got = [sub.expect(PUBLISH) for _ in range(4)]
+        first = {one.id: one.payload for one in got}
+        for one in got[:2]:
+            sub.answer(PUBREC, one.id)
+        assert {sub.expect(PUBREL).id for _ in range(2)} == {one.id for one in got[:2]}
+        doors.kill(0)
+        pub.published("orders/s", "4", 2)
+    with Raw(doors.ports[1], "s-sub", properties=LASTING) as sub:
+        assert sub.present
+        released, fresh = set(), {}
+        while (packet := sub.read(6)) is not None:
+            if packet.kind == PUBREL:
+                released.add(packet.id)
+                sub.answer(PUBCOMP, packet.id)
+                continue
+            assert packet.kind == PUBLISH
+            assert packet.payload not in fresh.values()
+            if packet.id in first and packet.again:
+                assert first[packet.id] == packet.payload
+            fresh[packet.id] = packet.payload
+            sub.answer(PUBREC, packet.id)
+        assert {one.id for one in got[:2]} <= released
+        assert sorted(fresh.values()) == [b"2", b"3", b"4"]
+    doors.start(0)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_group_goes_on_without_the_door_that_was_killed(doors: Doors, qos: int) -> None:
+    """Each message comes to a member; those that the killed door's member had not acknowledged come again."""
+    filter = f"$share/g{qos}/orders/g{qos}"
+    left = Raw(doors.ports[0], "g-left", clean=True)
+    with Raw(doors.ports[1], "g-right", clean=True) as right:
+        for member in (left, right):
+            member.subscribe(filter, options=qos)
+        with Raw(doors.ports[1], "g-pub", clean=True) as pub:
+            for number in range(20):
+                pub.published(f"orders/g{qos}", str(number), qos)
+            had = left.take(1)
+            doors.kill(0)
+            for number in range(20, 40):
+                pub.published(f"orders/g{qos}", str(number), qos)
+        got: list[str] = []
+        while len({*had, *got}) < 40:
+            got += right.take(1)
+    assert len(set(got)) == len(got)
+    assert len(got) >= 38, (
+        "what the killed door's member had acknowledged may have been noted, or not"
+    )
+    doors.start(0)
+
+
+def test_receive_maximum_bounds_what_is_on_its_way(ports: list[int]) -> None:
+    with Raw(ports[0], "m-sub", clean=True, properties={MAXIMUM: 2, **LASTING}) as sub:
+        sub.subscribe("orders/m")
+        with Raw(ports[1], "m-pub", clean=True) as pub:
+            for number in range(6):
+                pub.published("orders/m", str(number), 1 + number % 2)
+        one, two = sub.expect(PUBLISH), sub.expect(PUBLISH)
+        assert (one.payload, two.payload) == (b"0", b"1")
+        sub.nothing()
+        sub.answer(PUBREC, two.id)  # does not make room
+        assert sub.expect(PUBREL).id == two.id
+        sub.nothing()
+        sub.answer(PUBACK, one.id)
+        assert sub.expect(PUBLISH).payload == b"2"
+        sub.nothing()
+        sub.answer(PUBCOMP, two.id)
+        assert sub.expect(PUBLISH).payload == b"3"
+    with Raw(ports[0], "m-sub", properties={MAXIMUM: 10, **LASTING}) as sub:
+        again = [sub.expect(PUBLISH) for _ in range(4)]
+        assert [one.payload for one in again] == [b"2", b"3", b"4", b"5"]
+        assert [one.again for one in again] == [True, True, False, False]
+
+
+def test_who_sends_more_than_the_doors_receive_maximum_is_told(ports: list[int]) -> None:
+    with Raw(ports[0], "over", clean=True, properties=LASTING) as one:
+        [most] = one.connack.properties.get(MAXIMUM, [65535])
+        assert isinstance(most, int)
+        for _ in range(min(most + 1, 65535)):
+            one.publish("orders/over", "", 2)
+        code = None
+        try:
+            while (packet := one.read(20)) is not None:
+                if packet.kind == DISCONNECT:
+                    code = packet.code
+                    break
+        except (EOFError, ConnectionResetError):
+            pass
+        assert code == 0x93
+
+
+def test_aliases(ports: list[int]) -> None:
+    with Raw(ports[0], "a", clean=True) as one:
+        [most] = one.connack.properties.get(34, [0])
+        assert isinstance(most, int)
+        one.subscribe("alias/x", options=0)
+        if most:
+            one.publish("alias/x", "1", properties={ALIAS: 1})
+            one.publish("", "2", properties={ALIAS: 1})
+            assert one.take(2) == ["1", "2"]
+        one.publish("alias/x", "3", properties={ALIAS: most + 1})
+        assert one.ended() == 0x94
+    with Raw(ports[0], "a", clean=True) as one:
+        one.publish("alias/x", "3", properties={ALIAS: 0})
+        assert one.ended() in (0x81, 0x94)
+
+
+def test_the_same_client_at_another_door_ends_the_first_connection(ports: list[int]) -> None:
+    with Raw(ports[0], "t", clean=True, properties=LASTING) as one:
+        one.subscribe("orders/t")
+        with Raw(ports[0], "t", properties=LASTING) as two:
+            assert two.present
+            assert one.ended() == 0x8E
+            with Raw(ports[1], "t", properties=LASTING) as three:
+                assert three.present
+                assert two.ended(20) == 0x8E
+                three.published("orders/t", "x", 1)
+                assert three.take(1) == ["x"]
+
+
+def test_keep_alive(ports: list[int]) -> None:
+    with Raw(ports[0], "ka", clean=True, keep_alive=1) as one:
+        began = time.monotonic()
+        for _ in range(3):
+            time.sleep(0.7)
+            one.send(PINGREQ, 0, b"")
+            one.expect(PINGRESP)
+        assert one.ended() == 0x8D
+        assert time.monotonic() - began > 2.5
+
+
+def test_identifiers_of_overlapping_subscriptions(ports: list[int]) -> None:
+    with Raw(ports[0], "i", clean=True) as one:
+        one.subscribe("ids/#", options=0, properties={IDENTIFIER: 5})
+        one.subscribe("ids/+", options=1, properties={IDENTIFIER: 300})
+        one.publish("ids/a", "x", 1)
+        found: list[object] = []
+        while (packet := one.read(1)) is not None:
+            found += packet.properties.get(IDENTIFIER, [])
+        assert sorted(found) == [5, 300]  # type: ignore[type-var]
+        assert one.subscribe("$share/g/ids/#", options=0) == [0]
+        one.send(SUBSCRIBE, 2, struct.pack("!H", 9) + b"\0" + text("$share/g/ids/#") + bytes([4]))
+        assert one.ended() == 0x82  # no local on a shared subscription
+
+
+def test_what_was_missed_comes_in_order_at_either_door(ports: list[int]) -> None:
+    for qos, (here, there) in enumerate((ports, ports[::-1]), 1):
+        name = f"o-{here}"
+        with Raw(here, name, clean=True, properties=LASTING) as sub:
+            sub.subscribe(f"orders/{name}")
+            sub.disconnect()
+        with Raw(there, "o-pub", clean=True) as pub:
+            for number in range(40):
+                pub.published(f"orders/{name}", str(number), qos)
+        with Raw(there, name, properties=LASTING) as sub:
+            assert sub.present
+            assert sub.take(40) == [str(number) for number in range(40)]
+            sub.send(UNSUBSCRIBE, 2, struct.pack("!H", 77) + b"\0" + text(f"orders/{name}"))
+            while (packet := sub.read()) is not None and packet.kind != UNSUBACK:
+                assert packet.kind == PUBREL
+                sub.answer(PUBCOMP, packet.id)
+            sub.disconnect()
+        with Raw(here, name, properties=LASTING) as sub, Raw(there, "o-pub", clean=True) as pub:
+            assert sub.present
+            pub.published(f"orders/{name}", "late", 2)
+            sub.nothing(1)
+
+
+def test_a_clean_start_forgets_what_waited(ports: list[int]) -> None:
+    with Raw(ports[0], "c", clean=True, properties=LASTING) as sub:
+        sub.subscribe("orders/c")
+        sub.disconnect()
+    with Raw(ports[0], "c-pub", clean=True) as pub:
+        pub.published("orders/c", "old", 1)
+    with Raw(ports[0], "c", clean=True, properties=LASTING) as sub:
+        assert not sub.present
+        sub.subscribe("orders/c")
+        sub.nothing(1)
