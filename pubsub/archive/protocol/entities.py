@@ -22,7 +22,7 @@ from pubsub.archive.protocol.dissemination import (
     is_entity_name,
 )
 from pubsub.archive.protocol.forgetting import AFTERWARDS, Tombstones, pack_times, unpack_time
-from pubsub.archive.protocol.frontier import Frontier, Marks
+from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
     BUSY,
@@ -35,7 +35,6 @@ from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
 from pubsub.archive.protocol.sharing import SharedName
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
-    AdvanceSync,
     Change,
     Deregister,
     Drop,
@@ -50,16 +49,13 @@ PROFILE = "interest"
 MATCHED = "matched/"
 """Notes of the numbers up to which events are matched for an entity when they are read."""
 COVERED = "covered/"
-"""Notes of what entities are done with according to other replicas."""
+"""Notes of what entities are done with according to other replicas (`covering`)."""
 REGISTERED = "registered/"
 """Notes of when entities were registered, from which archiving time on they have events, and since when they
 have their interest."""
 UNREADABLE = "the archive cannot read its profile; one of XPath needs camcast[xpath] there"
 NO_RIGHT = "this node has no right to what the name asks for"
 MOST_ENTITIES = 100_000
-
-AT_ONCE = 256
-"""Events that are looked at together to see which of them an entity is done with."""
 
 
 class Entities:
@@ -79,8 +75,6 @@ class Entities:
         self._on_change = on_change
         self._on_gone = on_gone
         self.notifier = Notifier(world, inventory, on_change)
-        self.here: Frontier = Frontier()
-        """What is on stable storage here."""
         self.is_shared: Callable[[], bool] = lambda: False
         """Whether there are other replicas."""
         self.is_open = True
@@ -90,11 +84,12 @@ class Entities:
         """Whether this is the replica that serves shared names."""
         self.are_replicas_here: Callable[[], bool] = lambda: True
         """Whether every other replica has been heard of lately."""
-        self._used_at: dict[str, float] = {}
+        self.used_at: dict[str, float] = {}
         """When a name was last seen to be in use, here or at another replica, since this archive began."""
         self._told_at: dict[str, float] = {}
         """When other replicas were last told that it is."""
-        self._registering: dict[str, None] = {}
+        self.registering: dict[str, None] = {}
+        """Names whose registration, or whose new interest, is on its way to the disk."""
         self.all: dict[str, EntityDissemination] = {}
         self._load()
 
@@ -163,13 +158,13 @@ class Entities:
             self._refuse(sender, register, UNREADABLE)
             return
         entity = self.all.get(register.entity)
-        if register.entity in self._registering:
+        if register.entity in self.registering:
             return
         if entity is None:
             if len(self.all) >= MOST_ENTITIES:
                 self._refuse(sender, register, "this archive takes no more durable subscribers")
                 return
-            self._registering[register.entity] = None
+            self.registering[register.entity] = None
             self._find_beginning(register, partial(self._begin_new, sender, register, interest))
             return
         session = entity.session
@@ -237,7 +232,7 @@ class Entities:
         beginning: tuple[int | None, float],
     ) -> None:
         """Register a new name, unless it may not begin where it asks to."""
-        self._registering.pop(register.entity, None)
+        self.registering.pop(register.entity, None)
         if register.entity in self.all:
             return  # told by another replica meanwhile: it asks again
         begin, began = beginning
@@ -270,19 +265,19 @@ class Entities:
             revised=now,
         )
         self.all[entity.name] = entity
-        self._registering[entity.name] = None
+        self.registering[entity.name] = None
 
         def registered() -> None:
             self._inventory.raise_highest(epoch)
-            self._registering.pop(entity.name, None)
+            self.registering.pop(entity.name, None)
             if self.all.get(entity.name) is not entity:
                 return  # removed in the meantime
             self._on_change(entity)
             self._begin(sender, register, entity)
 
-        self._world.commit(self._registration(entity), registered)
+        self._world.commit(self.registration(entity), registered)
 
-    def _registration(self, entity: EntityDissemination) -> list[Change]:
+    def registration(self, entity: EntityDissemination) -> list[Change]:
         """The changes that register an entity: it is to have what it is not done with, matched when it is
         read up to its epoch, which is the number of the registration itself."""
         topic, name = self._world.topic, entity.name
@@ -291,10 +286,11 @@ class Entities:
             PutProfile(topic, name, PROFILE, entity.epoch, entity.interest.packed()),
             Note(topic, MATCHED + name, str(entity.epoch).encode()),
             Note(topic, SYNC + name, None),
-            self._times(entity),
+            self.times(entity),
         ]
 
-    def _times(self, entity: EntityDissemination) -> Note:
+    def times(self, entity: EntityDissemination) -> Note:
+        """What is to be noted of when an entity was registered, began and was revised."""
         times = pack_times(entity.registered, entity.began, entity.revised)
         return Note(self._world.topic, REGISTERED + entity.name, times)
 
@@ -327,24 +323,25 @@ class Entities:
         """Events from here on are matched by the new interest; those already archived keep their readers."""
         revised = max(self._world.clock(), entity.revised + AFTERWARDS)
 
-        self._registering[entity.name] = None
+        self.registering[entity.name] = None
 
         def changed() -> None:
-            self._registering.pop(entity.name, None)
+            self.registering.pop(entity.name, None)
             if self.all.get(entity.name) is not entity:
                 return  # removed in the meantime
             self._on_change(entity)
             self._begin(sender, register, entity)
 
-        self._revise(entity, interest, revised, changed)
+        self.revise(entity, interest, revised, changed)
 
-    def _revise(
+    def revise(
         self,
         entity: EntityDissemination,
         interest: Interest,
         revised: float,
         then: Callable[[], None] = lambda: None,
     ) -> None:
+        """An entity asks for something else from here on."""
         number = self._inventory.number()
         entity.interest, entity.revised = interest, revised
         entity.is_waiting = False  # events from before its registration are matched anew
@@ -354,7 +351,7 @@ class Entities:
             self._inventory.raise_highest(number)
             then()
 
-        self._world.commit([change, self._times(entity)], changed)
+        self._world.commit([change, self.times(entity)], changed)
 
     def _begin(self, sender: Contact, register: Register, entity: EntityDissemination) -> None:
         if register.shared:
@@ -395,7 +392,7 @@ class Entities:
         """Forget an entity, which has been removed at this time here or at another replica. One that this
         archive does not know may be known to another, which is to hear of it."""
         self.all.pop(name, None)
-        self._used_at.pop(name, None)
+        self.used_at.pop(name, None)
         self._told_at.pop(name, None)
         topic = self._world.topic
         notes = (MATCHED, SYNC, COVERED, REGISTERED)
@@ -408,145 +405,7 @@ class Entities:
     def _refuse(self, sender: Contact, register: Register, why: str) -> None:
         self.notifier.refuse(sender, register.entity, register.session, why)
 
-    # What other replicas say.
-
-    def adopt(
-        self, name: str, interest: Interest, marks: Marks, registered: float, revised: float
-    ) -> None:
-        """An entity has been registered at another replica, at this time. Nothing is kept from it meanwhile:
-        it is known at once, as one that is to have everything."""
-        number, topic = self._inventory.number(), self._world.topic
-        entity = EntityDissemination(
-            name,
-            interest,
-            number,
-            0,
-            number,
-            registered=registered,
-            began=registered,
-            revised=revised,
-        )
-        entity.cover(marks)
-        entity.covered.forget(self.here.floor)
-        entity.is_known_elsewhere = True
-        self.all[name] = entity
-        self._registering[name] = None
-        covered = dict(entity.covered)
-
-        def adopted() -> None:
-            self._inventory.raise_highest(number)
-            self._registering.pop(name, None)
-            if self.all.get(name) is entity and entity.session is None:
-                self._world.read(lambda store: store.first_beyond(topic, covered), looked)
-
-        def looked(first: int) -> None:
-            if self.all.get(name) is entity and entity.session is None:
-                known = [self._inventory.highest, *(s.first - 1 for s in self._inventory.damaged())]
-                entity.done = max(entity.done, min(first - 1, *known))
-                self._tidy(entity)
-
-        changes = self._registration(entity)
-        changes.append(Note(topic, COVERED + name, entity.covered.packed()))
-        self._world.commit(changes, adopted)
-
-    def cover(
-        self,
-        entity: EntityDissemination,
-        interest: Interest,
-        marks: Marks,
-        registered: float,
-        revised: float,
-    ) -> None:
-        """Another replica says what an entity asks for and what its application is done with.
-
-        A replica that was away may bring back an earlier interest: the one of the later revision counts, and
-        of two at the same time the same one everywhere."""
-        entity.cover(marks)
-        self._used_at[entity.name] = self._world.context.now()
-        if registered > entity.registered:
-            entity.registered = registered
-            self._world.commit([self._times(entity)], lambda: None)
-        theirs, ours = (revised, interest.packed()), (entity.revised, entity.interest.packed())
-        if interest != entity.interest and theirs > ours:
-            self._revise(entity, interest, revised)
-
-    def settle(self, entity: EntityDissemination, *, look: bool) -> None:
-        """Turn what is covered into this archive's own numbers, as far as nobody is being served: pass over
-        the next events that are covered or are not for the entity.
-
-        `look`: also if nothing is covered anew. Another replica tells only of events that were for the
-        entity, so that nothing is ever covered anew for one that selects none."""
-        if entity.session is not None or entity.sharing is not None or entity.is_settling:
-            return
-        if not entity.is_covered_anew and not (look and self._may_pass_over(entity)):
-            return
-        entity.is_covered_anew = False
-        entity.is_settling = True
-        self._pass_over(entity)
-
-    def _may_pass_over(self, entity: EntityDissemination) -> bool:
-        is_behind = entity.done < self._inventory.highest
-        is_new = entity.name in self._registering
-        return is_behind and not (is_new or entity.is_waiting or self._inventory.damaged())
-
-    def _pass_over(self, entity: EntityDissemination) -> None:
-        page = self._inventory.recent(entity.done, AT_ONCE)
-        if page is None:
-            self._inventory.after(entity.done, AT_ONCE, partial(self._passed, entity))
-        else:
-            self._passed(entity, page)
-
-    def _passed(self, entity: EntityDissemination, page: Page) -> None:
-        is_served = entity.session is not None or entity.sharing is not None
-        if self.all.get(entity.name) is not entity or is_served:
-            entity.is_settling, entity.is_covered_anew = False, True
-            return
-        events, end = page
-        before = entity.done
-        entity.is_waiting = False
-        for event in events:
-            if self.notifier.is_for(entity, event):
-                entity.is_waiting = True
-                end = event.sequence - 1
-                break
-        entity.done = max(end, entity.done)
-        if not events or end < events[-1].sequence or entity.done == before:
-            self._tidy(entity)
-        else:
-            self._pass_over(entity)
-
-    def _tidy(self, entity: EntityDissemination) -> None:
-        """Drop what `done` says as well from what is covered, and write both down."""
-        topic, done = self._world.topic, entity.done
-
-        def tidy(firsts: dict[bytes, int]) -> None:
-            for stream, mark in entity.covered.marks():
-                if mark <= self.here.get(stream) and mark < firsts.get(stream, mark + 1):
-                    entity.covered.drop(stream)
-            entity.is_settling = False
-            self._write_down(entity)
-
-        if done >= self._inventory.highest:
-            tidy({})
-        elif self._inventory.damaged():  # it is not known of which streams
-            entity.is_settling = False
-            self._write_down(entity)
-        else:
-            self._world.read(lambda store: store.firsts_above(topic, done), tidy)
-
-    def _write_down(self, entity: EntityDissemination) -> None:
-        if self.all.get(entity.name) is not entity:
-            return
-        topic, name = self._world.topic, entity.name
-        entity.sync = max(entity.sync, entity.done)
-        sync = entity.sync
-        packed = entity.covered.packed() if len(entity.covered) else None
-
-        def safe() -> None:
-            entity.granted = max(entity.granted, sync)
-
-        note = Note(topic, COVERED + name, packed)
-        self._world.commit([AdvanceSync(topic, name, entity.done), note], safe)
+    # Forgetting.
 
     def forget_abandoned(self) -> None:
         """Forget names that nobody has used for `DurableConfig.abandoned` seconds; called now and then.
@@ -559,11 +418,11 @@ class Entities:
             session = entity.session
             is_heard = session is not None and now - session.heard_at < self._world.config.patience
             if is_heard or (entity.sharing is not None and entity.is_served):
-                self._used_at[name] = now
+                self.used_at[name] = now
                 if now - self._told_at.get(name, 0.0) > abandoned / 4:
                     self._told_at[name] = now
                     self._on_change(entity)
-            elif now - self._used_at.setdefault(name, now) > abandoned and self.are_replicas_here():
+            elif now - self.used_at.setdefault(name, now) > abandoned and self.are_replicas_here():
                 self._world.metrics.counter(
                     "archive_abandoned_names", "Durable names forgotten as nobody used them."
                 ).add()

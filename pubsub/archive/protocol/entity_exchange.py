@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from overlay.contact import Contact
 from overlay.context import OneTimer
 from overlay.wire import WireError
+from pubsub.archive.protocol.covering import Covering
 from pubsub.archive.protocol.dissemination import EntityDissemination, Interest, is_entity_name
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier, Marks
@@ -73,6 +74,7 @@ class EntityExchange:
         self._table = table
         self._highest = highest
         self.entities: Entities
+        self.covering: Covering
         self.number = world.context.random.getrandbits(NUMBER_BITS)
         """The number of the last update that was sent; each life begins somewhere, so that nobody takes an
         update of one for that of another."""
@@ -308,9 +310,9 @@ class EntityExchange:
             covered = [mark for mark in base if mark[0] not in exceptions]
             marks = (*covered, *((stream, mark) for stream, mark in marks if mark))
         if entity is None:
-            self.entities.adopt(name, interest, marks, time, revised)
+            self.covering.adopt(name, interest, marks, time, revised)
         else:
-            self.entities.cover(entity, interest, marks, time, revised)
+            self.covering.cover(entity, interest, marks, time, revised)
 
     def _remove(self, name: str, time: float) -> None:
         """A name was removed at another replica, unless it has been registered again since."""

@@ -12,6 +12,7 @@ from overlay.contact import Contact
 from overlay.context import OneTimer
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, read_event
+from pubsub.archive.protocol.covering import Covering
 from pubsub.archive.protocol.dissemination import Matching
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.entity_exchange import EntityExchange
@@ -71,11 +72,11 @@ class ManagedTopic:
         self.entities = Entities(
             world, self.inventory, self.exchange.changed, self.exchange.removed
         )
-        self.entities.here = self.here
+        self.covering = Covering(world, self.inventory, self.here, self.entities)
         self.entities.is_shared = lambda: bool(self.replication.table.peers)
         self.entities.shares = lambda: self.replication.table.is_lowest
         self.entities.are_replicas_here = lambda: self.replication.table.are_all_live
-        self.exchange.entities = self.entities
+        self.exchange.entities, self.exchange.covering = self.entities, self.covering
         self.replication = Replication(
             world,
             self.inventory,
@@ -200,7 +201,7 @@ class ManagedTopic:
         self._heartbeats += 1
         look = self._heartbeats % LOOK == 0
         for entity in list(self.entities.all.values()):
-            self.entities.settle(entity, look=look)
+            self.covering.settle(entity, look=look)
         self.entities.tombstones.expire()
         self.entities.tend_shared()
         self.entities.forget_abandoned()

@@ -112,7 +112,7 @@ class AppendFileStore(RegistryReads):
                 self._begin_segment()
                 self._compact()
             self._batch += 1
-            self._unsynced = self._active.append(self._batch, changes)  # type: ignore[assignment]
+            self._unsynced = self._active.append(self._batch, changes)
 
     def sync(self) -> None:
         with self._failing("cannot be synced"):
@@ -165,7 +165,7 @@ class AppendFileStore(RegistryReads):
                     placed = self._active.append(self._batch, rest[start : start + MAX_BATCH])
                     self._active.sync()
                     with self._lock:
-                        self._log.settle(placed)  # type: ignore[arg-type]
+                        self._log.settle(placed)
                 with self._reading_lock, self._lock:
                     del self._segments[number]
                 segment.close()

@@ -9,13 +9,16 @@ store remembers the highest one that was ever used (see `Store.last_sequence`).
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import msgpack
 
 from pubsub.reliable.numbers import Span
+
+T = TypeVar("T")
 
 
 class StoredEvent(NamedTuple):
@@ -39,90 +42,106 @@ class StoredEvent(NamedTuple):
     """Names of the entities whose profiles it satisfied; the record of the dissemination table."""
 
 
+_KINDS: dict[int, type[Any]] = {}
+_NUMBERS: dict[type[Any], int] = {}
+
+
+@dataclass_transform(frozen_default=True)
+def _numbered(number: int) -> Callable[[type[T]], type[T]]:
+    """Class decorator of a small change; its number stays as it is, for files have it."""
+
+    def register(cls: type[T]) -> type[T]:
+        kind = dataclass(frozen=True, slots=True)(cls)
+        _KINDS[number], _NUMBERS[kind] = kind, number
+        return kind
+
+    return register
+
+
 @dataclass(frozen=True, slots=True)
-class Reserve:
-    """Use up all sequence numbers to `last`, without an event behind them (yet)."""
+class SmallChange:
+    """Anything but an event."""
 
     topic: str
+
+
+Change = StoredEvent | SmallChange
+
+
+@_numbered(1)
+class Reserve(SmallChange):
+    """Use up all sequence numbers to `last`, without an event behind them (yet)."""
+
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+@_numbered(2)
+class Register(SmallChange):
     """Register an entity from `epoch` on, where its sync point begins; a registered one stays as it is."""
 
-    topic: str
     entity: str
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Deregister:
+@_numbered(3)
+class Deregister(SmallChange):
     """Forget an entity with its profiles, sync point and gaps; nothing is kept for it any more."""
 
-    topic: str
     entity: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutProfile:
+@_numbered(4)
+class PutProfile(SmallChange):
     """Add or replace one of an entity's profiles; `sequence` is the number of this operation."""
 
-    topic: str
     entity: str
     name: str
     sequence: int
     profile: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceSync:
+@_numbered(7)
+class AdvanceSync(SmallChange):
     """Raise an entity's sync point; it never goes back."""
 
-    topic: str
     entity: str
     sync: int
 
 
-@dataclass(frozen=True, slots=True)
-class Catenate:
+@_numbered(8)
+class Catenate(SmallChange):
     """Raise a publisher's catenation number without an event; it never goes back."""
 
-    topic: str
     publisher: bytes
     catenation: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetStreams:
+@_numbered(16)
+class ForgetStreams(SmallChange):
     """Forget the catenation numbers of publishers of which no event is kept."""
 
-    topic: str
     publishers: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStored:
+@_numbered(9)
+class ReplicaStored(SmallChange):
     """Lines of another replica's table: events, by their ids, and their sequence numbers there."""
 
-    topic: str
     replica: bytes
     stored: tuple[tuple[bytes, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetReplica:
+@_numbered(10)
+class ForgetReplica(SmallChange):
     """Remove a replica's table."""
 
-    topic: str
     replica: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+@_numbered(11)
+class Note(SmallChange):
     """Keep a few bytes of the archive's own under a key; None removes them."""
 
-    topic: str
     key: str
     value: bytes | None
 
@@ -137,79 +156,38 @@ class EntityGap:
     """How many within the span were for this entity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+@_numbered(12)
+class Drop(SmallChange):
     """Remove events, and remember the gaps that this leaves. Made by `pubsub.archive.store.retention`."""
 
-    topic: str
     spans: tuple[Span, ...]
     gaps: tuple[EntityGap, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GapsTold:
+@_numbered(13)
+class GapsTold(SmallChange):
     """An entity knows of its gaps up to `last`: forget them."""
 
-    topic: str
     entity: str
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetTopic:
+@_numbered(14)
+class ForgetTopic(SmallChange):
     """Remove everything of a topic, as after handing it over."""
 
-    topic: str
 
-
-Change = (
-    StoredEvent
-    | Reserve
-    | Register
-    | Deregister
-    | PutProfile
-    | AdvanceSync
-    | Catenate
-    | ForgetStreams
-    | ReplicaStored
-    | ForgetReplica
-    | Note
-    | Drop
-    | GapsTold
-    | ForgetTopic
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
+@_numbered(15)
+class Held(SmallChange):
     """Said at the beginning of a segment: a topic's events, and the lines of its replicas' tables."""
 
-    topic: str
     spans: tuple[Span, ...]
     lines: tuple[tuple[bytes, tuple[Span, ...]], ...]
     """For each replica the numbers there of the events in its table."""
 
 
 _EVENT = struct.Struct(">QdBHHI")
-_KINDS: dict[int, type[Any]] = {
-    1: Reserve,
-    2: Register,
-    3: Deregister,
-    4: PutProfile,
-    7: AdvanceSync,
-    8: Catenate,
-    9: ReplicaStored,
-    10: ForgetReplica,
-    11: Note,
-    12: Drop,
-    13: GapsTold,
-    14: ForgetTopic,
-    15: Held,
-    16: ForgetStreams,
-}
-"""Numbers stay as they are: files have them."""
-_NUMBERS = {kind: number for number, kind in _KINDS.items()}
-_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _NUMBERS}
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS.values()}
 
 
 def pack_event(event: StoredEvent) -> bytes:
@@ -247,7 +225,7 @@ def unpack_event(sequence: int, packed: memoryview) -> StoredEvent:
     )
 
 
-def pack_change(change: Change | Held) -> bytes:
+def pack_change(change: SmallChange) -> bytes:
     """Any change but an event."""
     kind = type(change)
     values = [_plain(getattr(change, name)) for name in _FIELDS[kind]]
@@ -255,7 +233,7 @@ def pack_change(change: Change | Held) -> bytes:
     return packed
 
 
-def unpack_change(packed: memoryview) -> Change | Held:
+def unpack_change(packed: memoryview) -> SmallChange:
     number, *values = msgpack.unpackb(packed, use_list=False, strict_map_key=False)
     kind = _KINDS[number]
     if kind is Held:
@@ -266,7 +244,7 @@ def unpack_change(packed: memoryview) -> Change | Held:
         values[2] = tuple(
             EntityGap(entity, Span(*span), count) for entity, span, count in values[2]
         )
-    change: Change | Held = kind(*values)
+    change: SmallChange = kind(*values)
     return change
 
 

@@ -145,7 +145,7 @@ class LogState:
 
     # -- snapshots --
 
-    def snapshot(self) -> list[Change | Held]:
+    def snapshot(self) -> list[Change]:
         """Everything but the events themselves and the lines of replicas' tables."""
         held = [
             Held(topic, self._held(topic), self._lines(topic))
@@ -164,7 +164,7 @@ class LogState:
         tables = self.tables.get(topic, {})
         return tuple((replica, table.sequences().spans()) for replica, table in tables.items())
 
-    def restore(self, snapshot: Iterable[Change | Held]) -> None:
+    def restore(self, snapshot: Iterable[Change]) -> None:
         """Begin again with a snapshot that is whole: what it does not hold has been removed before it."""
         self.registry = Registry()
         held: dict[str, Held] = {}

@@ -26,7 +26,6 @@ from zlib import crc32
 from overlay.entropy import entropy
 from pubsub.archive.store.changes import (
     Change,
-    Held,
     StoredEvent,
     pack_change,
     pack_event,
@@ -288,11 +287,11 @@ class Segment:
         return cls(files, directory, f"{number:08d}-{entropy().randbytes(_SALT).hex()}{SUFFIX}")
 
     def append(
-        self, batch: int, changes: Sequence[Change | Held], *, snapshot: bool = False
-    ) -> list[tuple[Change | Held, EventPlace | None]]:
+        self, batch: int, changes: Sequence[Change], *, snapshot: bool = False
+    ) -> list[tuple[Change, EventPlace | None]]:
         """Write a batch with one call; where each event of it went."""
         records: list[bytes] = []
-        placed: list[tuple[Change | Held, EventPlace | None]] = []
+        placed: list[tuple[Change, EventPlace | None]] = []
         offset = self.size
         for index, change in enumerate(changes):
             if type(change) is StoredEvent:
@@ -337,7 +336,7 @@ class Segment:
         self._file.close()
 
 
-def change_in(found: FoundRecord) -> Change | Held:
+def change_in(found: FoundRecord) -> Change:
     """What an undamaged record says."""
     assert found.header is not None
     assert found.body is not None
