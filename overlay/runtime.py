@@ -146,11 +146,17 @@ class Runtime:
             else:
                 self._dropped_in.add(error.reason)
             return
-        self._dispatch(sender, message, len(data))
+        handler = self._handlers.get((type(message), None))
+        if handler is not None and self.gate is None:
+            handler(sender, message)
+        else:
+            self._dispatch(sender, message, handler, len(data))
 
-    def _dispatch(self, sender: Contact, message: object, size: int) -> None:
+    def _dispatch(
+        self, sender: Contact, message: object, handler: MessageHandler | None, size: int
+    ) -> None:
+        """Hand a message to a handler behind the gate, or find the one of its topic, or start a service."""
         kind = type(message)
-        handler = self._handlers.get((kind, None))
         if handler is None:
             handler = self._handlers.get((kind, getattr(message, "topic", None)))
             if handler is None and self._start_service(code_of(kind)):

@@ -54,7 +54,8 @@ class Turn:
         """
         self._actions[action] = None
         if not self.is_due:
-            self.schedule()
+            self.is_due = True
+            self._loop.call_soon(self._end, context=self._context)
 
     def then(self, stage: Stage) -> None:
         """Run `stage()` at the end of every turn, after the actions and before the stages added earlier.

@@ -107,30 +107,25 @@ class JoinedTopic:
 
     def deliver(self, arrival: Arrival) -> None:
         """Offer new events of the community to every subscription; none of them can hold them up."""
-        for batch in self._batches(arrival):
+        block, hops, new = arrival
+        batch, all_readable = block.batch(hops, self._signed)
+        if all_readable and len(new[0]) == block.count:
             for subscription in self.subscriptions:
                 subscription.offer(batch)
+            return
+        for start, stop in [(n.start - block.first, n.stop - block.first) for n in new]:
+            part = batch.part(start, stop)
+            for readable in [part] if all_readable else self._readable(part):
+                for subscription in self.subscriptions:
+                    subscription.offer(readable)
 
     def lose(self, count: int) -> None:
         """Tell every subscription that this many more events of the community were lost, or fewer."""
         for subscription in self.subscriptions:
             subscription.lost += count
 
-    def _batches(self, arrival: Arrival) -> list[Batch]:
-        """The new events of a block, without those whose data cannot be read: these are dropped."""
-        block, hops, new = arrival
-        whole, all_readable = block.batch(hops, self._signed)
-        if all_readable and len(new[0]) == block.count:
-            return [whole]
-        parts = [whole.part(n.start - block.first, n.stop - block.first) for n in new]
-        if all_readable:
-            return parts
-        good: list[Batch] = []
-        for part in parts:
-            good += self._readable(part)
-        return good
-
     def _readable(self, batch: Batch) -> list[Batch]:
+        """The events of a batch without those whose data cannot be read: these are dropped."""
         good: list[Batch] = []
         start = 0
         for place, value in enumerate((*batch.data, MALFORMED)):

@@ -256,7 +256,8 @@ class Block:
     def batch(self, hops: int, signed: bool) -> tuple[Batch, bool]:
         """All events, decoded, and whether the data of all of them can be read (see `data`)."""
         data, all_readable = self.data()
-        origin = Origin(self.topic, self.publisher, self.run, hops, signed, self.trace)
+        run = self.source[PEER_ID_BYTES:]
+        origin = Origin(self.topic, self.publisher, run, hops, signed, self.trace)
         return Batch(origin, self.first, data), all_readable
 
     def payloads(self) -> list[bytes]:
@@ -324,27 +325,33 @@ def _read_copy_head(packed: bytes) -> tuple[str, bool, int]:
 
 
 def _read_copy(data: Buffer) -> Copy:
-    view = memoryview(data)
-    if len(view) < _COPY_HEAD_AT or view[: len(_COPY_START)] != _COPY_START:
-        raise WireError("malformed")
-    signature_at = _COPY_HEAD_AT + (view[3] << 8 | view[4])
-    if signature_at > _COPY_HEAD_AT + MOST_HEAD_BYTES or signature_at + 3 > len(view):
-        raise WireError("malformed")
-    block_at = signature_at + 3 + (view[signature_at + 1] << 8 | view[signature_at + 2])
-    start = block_at + _BYTES_32_SIZE
+    try:
+        begin, size = _copy_begin(data)
+        signature_at = _COPY_HEAD_AT + size
+        mark, signature_size = _copy_signature(data, signature_at)
+        block_at = signature_at + 3 + signature_size
+        block_mark, block_size = _copy_block(data, block_at)
+    except struct.error:  # it ends before
+        raise WireError("malformed") from None
+    start = block_at + 5
     if (
-        view[signature_at] != 0xC5
-        or start > len(view)
-        or view[block_at:start] != _BYTES_32(0xC6, len(view) - start)
+        begin != _COPY_START
+        or size > MOST_HEAD_BYTES
+        or mark != 0xC5
+        or block_mark != 0xC6
+        or block_size != len(data) - start
     ):
         raise WireError("malformed")
-    head = _read_copy_head(bytes(view[_COPY_HEAD_AT:signature_at]))
-    return Copy(*head, bytes(view[start:]), bytes(view[signature_at + 3 : block_at]))
+    community, upward, hops = _read_copy_head(bytes(data[_COPY_HEAD_AT:signature_at]))
+    signature = bytes(data[signature_at + 3 : block_at]) if signature_size else b""
+    return Copy(community, upward, hops, bytes(data[start:]), signature)
 
 
 _BYTES_16 = struct.Struct(">BH").pack
 _BYTES_32 = struct.Struct(">BI").pack
-_BYTES_32_SIZE = 5
+_copy_begin = struct.Struct(f">{len(_COPY_START)}sH").unpack_from
+_copy_signature = struct.Struct(">BH").unpack_from
+_copy_block = struct.Struct(">BI").unpack_from
 
 
 @message(COPY_CODE, Form(_write_copy, _read_copy))
@@ -379,7 +386,7 @@ _FIRST_END = _SOURCE_END + NUMBER_BYTES
 _ORIGIN_END = _FIRST_END + 4
 _HEAD_AT = _ORIGIN_END + 3
 """Where the head begins, after 0xC5 and its length in two bytes."""
-_SOURCE_PLACE = slice(len(_PREFIX), _SOURCE_END)
+_read_origin = struct.Struct(f">{len(_PREFIX)}s{SOURCE_BYTES}sQI").unpack_from
 
 ID_PLACE = slice(_SOURCE_END - RUN_BYTES, _FIRST_END)
 """Where the id of the first event is in the bytes of a block."""
@@ -433,17 +440,19 @@ def _pack_head(head: Head) -> bytes:
 
 
 _HEAD_START = struct.Struct(">BH").pack
+_read_head_start = struct.Struct(">BH").unpack_from
+_ARRAY_START = struct.Struct(">BI").pack
+"""`_ARRAY_START(0xDD, count)`: how the events' data begin."""
 
 
 def origin_of(encoded: bytes) -> tuple[bytes, int, int] | None:
     """Source, first number and count as the bytes say; None when they do not begin as a block does."""
-    if encoded[: len(_PREFIX)] != _PREFIX or len(encoded) <= _HEAD_AT:
+    if len(encoded) <= _HEAD_AT:
         return None
-    first = int.from_bytes(encoded[_SOURCE_END:_FIRST_END], "big")
-    count = int.from_bytes(encoded[_FIRST_END:_ORIGIN_END], "big")
-    if not (0 < count <= MOST_EVENTS and 0 < first <= LAST_NUMBER - count):
+    prefix, source, first, count = _read_origin(encoded)
+    if prefix != _PREFIX or not (0 < count <= MOST_EVENTS and 0 < first <= LAST_NUMBER - count):
         return None
-    return encoded[_SOURCE_PLACE], first, count
+    return source, first, count
 
 
 def read_block(
@@ -460,12 +469,12 @@ def read_block(
     if origin is None:
         raise WireError("malformed_event")
     source, first, count = origin
-    data_at = _HEAD_AT + (encoded[_HEAD_AT - 2] << 8 | encoded[_HEAD_AT - 1])
-    data_start = data_at + ARRAY_HEAD_BYTES
+    mark, size = _read_head_start(encoded, _ORIGIN_END)
+    data_at = _HEAD_AT + size
     if (
-        encoded[_ORIGIN_END] != 0xC5
-        or encoded[data_at:data_start] != _ARRAY_HEAD + count.to_bytes(4, "big")
-        or len(encoded) - data_start > DATA_LIMIT
+        mark != 0xC5
+        or encoded[data_at : data_at + ARRAY_HEAD_BYTES] != _ARRAY_START(0xDD, count)
+        or len(encoded) - data_at - ARRAY_HEAD_BYTES > DATA_LIMIT
         or not limited_msgpack.is_one_value(memoryview(encoded)[data_at:])
     ):
         raise WireError("malformed_event")

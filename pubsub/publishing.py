@@ -41,6 +41,7 @@ class OwnBlock:
         "_then",
         "_waiter",
         "acknowledged",
+        "block",
         "complete",
         "copies",
         "failed",
@@ -60,6 +61,8 @@ class OwnBlock:
         self.head = head
         self.payloads: list[bytes] = []
         """The events' data, packed; given up when the block is closed."""
+        self.block: Block
+        """What travels, once the block is closed."""
         self.targets = 0
         self.upward = 0
         self.copies = 0
@@ -248,6 +251,7 @@ class Outlet:
         """An event can be published without waiting for anything."""
         self._link = link
         self._publish = publish
+        self._needs_right = link.has_rights
         self._eager = eager
         self.learn(topic)
         self._source, self._next = link.runs.take(topic.name)
@@ -320,8 +324,8 @@ class Outlet:
         spread = self._publish(block)
         own.targets = len(spread.members)
         own.upward = len(spread.upward)
-        self._link.completed(own, block)
-        if not own.all_sent:
+        self._link.completed(own)
+        if own.sent + own.refused < own.copies:
             self.is_open = False
 
     def end(self) -> None:
@@ -331,8 +335,10 @@ class Outlet:
         self._link.runs.put(self.topic.name, self._source, self._next)
 
     def _begin(self, head: Head) -> OwnBlock:
-        self._link.check_right(self.topic)
-        self.close()
+        if self._needs_right:
+            self._link.check_right(self.topic)
+        if self._filling is not None:
+            self.close()
         own = self._filling = OwnBlock(self._source, self._next, head)
         self._link.begun(self)
         return own

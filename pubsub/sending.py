@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from overlay.channel import Channel, Channels, ChannelState, OnAck, Until
 from overlay.contact import Contact, PeerId
@@ -181,6 +182,7 @@ class Ways:
         """Bytes of the largest message that travels as a datagram."""
         self._runtime = runtime
         self._channels = runtime.channels
+        self._live = runtime.channels.live
         self._pace = Pace(runtime.channels)
         self._most_buffered = int(BEHIND_PART * runtime.channels.config.send_buffer)
         self._sent_to: dict[PeerId, Contact] = {}
@@ -197,8 +199,8 @@ class Ways:
         never leaves."""
         if not self.over_channels:
             return self._runtime.send_encoded_datagram(to, data)
-        channel = self._channels.live(to)
-        if channel is None:
+        channel = self._live.get(to.id)
+        if channel is None or channel.contact != to:
             is_taken = False
         elif is_told and channel.was_full and channel.buffered > self._most_buffered:
             return None
@@ -231,21 +233,6 @@ class Ways:
             await self._pace.wait([*contacts])
         else:
             await self._runtime.endpoint.drained()
-
-
-class _Handover:
-    """A copy of an own block that one member was sent; the channel calls it when the copy is settled."""
-
-    __slots__ = ("block", "link", "own", "peer")
-
-    def __init__(self, link: EventLink, peer: PeerId, own: OwnBlock, block: Block) -> None:
-        self.link = link
-        self.peer = peer
-        self.own = own
-        self.block = block
-
-    def __call__(self, arrived: bool) -> None:
-        self.link.answered(self, arrived)
 
 
 class EventLink:
@@ -299,8 +286,9 @@ class EventLink:
         self._handed_over = 0
         self._published_to: dict[PeerId, Contact] = {}
         self._held_back = 0
-        self._awaited: dict[PeerId, dict[_Handover, None]] = {}
-        """What was handed over for each member and is neither acknowledged nor given up."""
+        self._awaited: dict[PeerId, dict[OwnBlock, int]] = {}
+        """The copies of own blocks that each member was sent and has neither acknowledged nor is believed to
+        have lost: how many of each block."""
 
     # Blocks that are being filled.
 
@@ -353,6 +341,11 @@ class EventLink:
             above = (name for name in topic.lineage if name != "/")
             self._right_of[topic.name] = self._rights.to_publish((topic.name, *above))
 
+    @property
+    def has_rights(self) -> bool:
+        """Whether a right is needed to publish."""
+        return self._rights is not None
+
     def begun(self, outlet: Outlet) -> None:
         """An outlet has begun to fill a block: it is closed at the end of this turn at the latest."""
         self._filling[outlet] = None
@@ -370,16 +363,18 @@ class EventLink:
 
     def opened(self, own: OwnBlock, block: Block) -> None:
         """Count the copies of a block that is about to be spread, for as long as any is open."""
+        own.block = block
         self._open[block] = own
         self._published += block.count
         if self._published >= EVENTS_A_TURN:
             self.is_pace_due = True
 
-    def completed(self, own: OwnBlock, block: Block) -> None:
+    def completed(self, own: OwnBlock) -> None:
         """All copies of the block have been decided on, unless one fails."""
         own.complete = True
-        self._close_if_done(own, block)
-        own.wake()
+        if own.sent + own.refused >= own.copies:
+            self._close_if_done(own)
+            own.wake()
 
     # What the process sends.
 
@@ -393,7 +388,7 @@ class EventLink:
         if own is not None:
             own.refused += 1
             own.copy_settled(False)
-            self._close_if_done(own, gossip.block)
+            self._close_if_done(own)
 
     def send(self, to: Sequence[Contact], gossip: Gossip, untils: Mapping[PeerId, Until]) -> int:
         last, data = self._encoded
@@ -404,18 +399,17 @@ class EventLink:
         # Then a member that is behind need not be sent it, too.
         is_told = not (block.eager or gossip.upward) and block.topic == gossip.community
         own = self._open.get(block)
-        on_ack: _Handover | None = None
+        send, on_ack = self._ways.send, None
         behind = 0
         for contact in to:
             peer = contact.id
             if own is not None and self._acknowledged:
-                on_ack = _Handover(self, peer, own, block)
-                self._awaited.setdefault(peer, {})[on_ack] = None
-            sent = self._ways.send(contact, data, on_ack, untils[peer], is_told)
+                on_ack = self._await(peer, own)
+            sent = send(contact, data, on_ack, untils[peer], is_told)
             if sent is None:
                 behind += 1
-                if on_ack is not None:
-                    self._forget(on_ack)
+                if own is not None:
+                    self._forget(peer, own)
             elif not sent:
                 self._drops.add("too_large", gossip.community, block.source, (block.numbers,), peer)
             elif own is not None:
@@ -423,10 +417,10 @@ class EventLink:
         copies = len(to) - behind
         self._withheld.value += behind * block.count
         if own is not None:
-            self._count_own(own, block, copies, behind, copies * len(data))
+            self._count_own(own, copies, behind, copies * len(data))
         return copies
 
-    def _count_own(self, own: OwnBlock, block: Block, copies: int, behind: int, size: int) -> None:
+    def _count_own(self, own: OwnBlock, copies: int, behind: int, size: int) -> None:
         """Copies of an own block have left, `size` bytes in all; those for members behind have failed."""
         own.sent += copies
         own.refused += behind
@@ -434,8 +428,9 @@ class EventLink:
         self._handed_over += size
         if self._handed_over >= BYTES_A_TURN:
             self.is_pace_due = True
-        own.wake()
-        self._close_if_done(own, block)
+        if own.complete:
+            own.wake()
+            self._close_if_done(own)
 
     def tell(self, to: Contact, message: object, until: Until) -> None:
         self._ways.tell(to, message, until)
@@ -444,9 +439,10 @@ class EventLink:
         """Give up the copies that are on their way to a member that seems to have crashed.
 
         Its channel goes on for longer, and they may arrive after all; that changes no receipt any more."""
-        for handover in self._awaited.pop(peer, ()):
-            handover.own.copy_settled(False)
-            self._close_if_done(handover.own, handover.block)
+        for own, copies in self._awaited.pop(peer, {}).items():
+            for _ in range(copies):
+                own.copy_settled(False)
+            self._close_if_done(own)
 
     # Pacing.
 
@@ -466,22 +462,34 @@ class EventLink:
 
     # Own copies.
 
-    def answered(self, handover: _Handover, arrived: bool) -> None:
-        """A copy of an own block is acknowledged, or given up by its channel."""
-        if self._forget(handover):
-            handover.own.copy_settled(arrived)
-            self._close_if_done(handover.own, handover.block)
+    def _await(self, peer: PeerId, own: OwnBlock) -> OnAck:
+        """Wait for what becomes of a copy that a member is sent; the channel calls what is given back."""
+        awaited = self._awaited.get(peer)
+        if awaited is None:
+            self._awaited[peer] = {own: 1}
+        else:
+            awaited[own] = awaited.get(own, 0) + 1
+        return partial(self._answered, peer, own)
 
-    def _forget(self, handover: _Handover) -> bool:
-        """Whether the copy was waited for; it is no longer."""
-        awaited = self._awaited.get(handover.peer)
-        if awaited is None or handover not in awaited:
+    def _answered(self, peer: PeerId, own: OwnBlock, arrived: bool) -> None:
+        """A copy of an own block is acknowledged, or given up by its channel."""
+        if self._forget(peer, own):
+            own.copy_settled(arrived)
+            self._close_if_done(own)
+
+    def _forget(self, peer: PeerId, own: OwnBlock) -> bool:
+        """Whether a copy of the block was waited for; it is no longer."""
+        awaited = self._awaited.get(peer)
+        if awaited is None or own not in awaited:
             return False
-        del awaited[handover]
-        if not awaited:
-            del self._awaited[handover.peer]
+        if awaited[own] > 1:
+            awaited[own] -= 1
+        else:
+            del awaited[own]
+            if not awaited:
+                del self._awaited[peer]
         return True
 
-    def _close_if_done(self, own: OwnBlock, block: Block) -> None:
+    def _close_if_done(self, own: OwnBlock) -> None:
         if own.is_settled if self._acknowledged else own.all_sent:
-            self._open.pop(block, None)
+            self._open.pop(own.block, None)

@@ -335,8 +335,8 @@ class Subscription:
             if self._is_full:
                 self._look_at_space()
             return event
-        if not self._queue:
-            await self._arrivals()
+        while not self._queue:
+            await self._next_arrival()
         self._begin_next()
         event = next(self._current)
         if self._is_full:
@@ -387,20 +387,16 @@ class Subscription:
             self._look_at_space()
         return events
 
-    async def _arrivals(self) -> None:
-        """Wait until the queue is not empty; `StopAsyncIteration` when it never will be."""
-        while not self._queue:
-            if self._ended:
-                raise StopAsyncIteration
-            if not self._open:
-                raise SubscriptionError("iterate over a subscription inside `async with`")
-            if self._arrival is not None:
-                raise SubscriptionError("another task is waiting for this subscription's events")
-            self._arrival = asyncio.get_running_loop().create_future()
-            try:
-                await self._arrival
-            finally:
-                self._arrival = None
+    def _next_arrival(self) -> asyncio.Future[None]:
+        """Done when the queue may not be empty any more; `StopAsyncIteration` when it will stay empty."""
+        if self._ended:
+            raise StopAsyncIteration
+        if not self._open:
+            raise SubscriptionError("iterate over a subscription inside `async with`")
+        if self._arrival is not None and not self._arrival.done():
+            raise SubscriptionError("another task is waiting for this subscription's events")
+        self._arrival = asyncio.get_running_loop().create_future()
+        return self._arrival
 
     @property
     def blocks(self) -> bool:
@@ -427,8 +423,9 @@ class Subscription:
         if waiting >= self._room and not self._ended:
             self._is_full = True
             self._space.clear()
-        if self._arrival is not None:
-            self._wake()
+        arrival = self._arrival
+        if arrival is not None and not arrival.done():
+            arrival.set_result(None)
 
     def _make_room(self, batch: Batch, excess: int) -> Batch:
         """Drop what is too much of the queue or of a new batch; which part of the batch stays."""

@@ -57,6 +57,11 @@ LAST_CLOSES = 4
 """A CLOSE that nobody answers is repeated after twice the time, up to this part of `forget_after`."""
 
 
+_ACK, _PING = int(PacketType.ACK), int(PacketType.PING)
+_BUNDLE, _FRAGMENT = int(PacketType.BUNDLE), int(PacketType.FRAGMENT)
+_PROGRESS_BYTES, _BUNDLE_BYTES = PROGRESS.size, BUNDLE.size
+_read_progress = PROGRESS.unpack_from
+
 _CONTROL = {int(PacketType.OPEN): OPEN, int(PacketType.ACCEPT): ACCEPTANCE}
 """The packets without progress that are more than a head."""
 
@@ -104,7 +109,8 @@ class ChannelCore:
         self._peer = NO_SESSION
         self._ask_due = self._accept_due = False
         self._asked_at: float | None = None
-        """When the one OPEN was sent; None when there was none, or more than one."""
+        """When the one OPEN, or the one ACCEPT, was sent; None when there was none, or more than one."""
+        self._has_accepted = False
         self._silent_retries = 0
         """Times that something was sent again since the peer was last heard."""
         self.patience.restart()
@@ -182,24 +188,26 @@ class ChannelCore:
     def receive(self, packet: Buffer, now: float) -> list[Buffer]:
         """The messages to hand up; `ChannelRefused` when the packet, or the segment in it, is not taken."""
         kind = packet[0]
-        if kind < PacketType.ACK:
+        if kind < _ACK:
             self._receive_control(packet, now)
             return NOTHING
-        if len(packet) < PROGRESS.size:
+        if len(packet) < _PROGRESS_BYTES:
             raise ChannelRefused("malformed")
-        _, theirs, mine, upto, low = PROGRESS.unpack_from(packet)
+        _, theirs, mine, upto, low = _read_progress(packet)
         if theirs != self._peer or mine != self.session:
             self._meet(theirs, mine)
+            self._sample_meeting(now)
         patience, transmitter = self.patience, self.transmitter
         self._silent_retries = 0
         if self.voice is not Voice.SILENT:
             patience.heard_at = now
         elif patience.heard(now):
             self._try_again()  # only when a silence ends: two ends could drive each other
-        has_segment = kind > PacketType.PING
+        has_segment = kind > _PING
+        has_bits = False
         if not has_segment:
             transmitter.limit = max(whole(low, transmitter.limit), transmitter.limit)
-        has_bits = not has_segment and len(packet) > PROGRESS.size
+            has_bits = len(packet) > _PROGRESS_BYTES
         oldest = transmitter.flight.oldest
         if upto != oldest & LOW or has_bits:
             selective = int.from_bytes(packet[PROGRESS.size :], "little") if has_bits else 0
@@ -209,7 +217,7 @@ class ChannelCore:
                 self._answered()
                 if self.phase is Phase.DRAINING and self._finish_draining():
                     return NOTHING
-        if kind == PacketType.ACK:
+        if kind == _ACK:
             self._answered()
             return NOTHING
         patience.active_at = now
@@ -222,17 +230,17 @@ class ChannelCore:
         """Take the segment whose number ends in these bits."""
         receiver = self.receiver
         inbox = receiver.inbox
-        size = len(packet) - BUNDLE.size
+        size = len(packet) - _BUNDLE_BYTES
         number = inbox.next
         if low != number & LOW:
             number = whole(low, number)
         try:
-            if kind == PacketType.FRAGMENT and size > PART_HEAD_BYTES:
+            if kind == _BUNDLE and size > 0:
+                messages = inbox.take_bundle(number, packet[_BUNDLE_BYTES:])
+            elif kind == _FRAGMENT and size > PART_HEAD_BYTES:
                 *_, message, length, offset = FRAGMENT.unpack_from(packet)
                 part = packet[FRAGMENT.size :]
                 messages = inbox.take_part(number, message, length, offset, part)
-            elif kind == PacketType.BUNDLE and size > 0:
-                messages = inbox.take_bundle(number, packet[BUNDLE.size :])
             elif kind == PacketType.REST and len(packet) > REST.size:
                 *_, had, message = REST.unpack_from(packet)
                 messages = inbox.take_rest(number, had, message, packet[REST.size :])
@@ -255,9 +263,10 @@ class ChannelCore:
         elif kind == PacketType.RESET:
             self._receive_reset(theirs, mine)
         else:
-            is_first = self.phase is Phase.OPENING
             if theirs != self._peer or mine != self.session:
                 self._meet(theirs, mine)
+                if kind != PacketType.CLOSE:
+                    self._sample_meeting(now)
             self._silent_retries = 0
             self.patience.heard(now)
             self._answered()
@@ -267,8 +276,6 @@ class ChannelCore:
                 self.receiver.ack_due = True
                 known = self.transmitter.limit
                 self.transmitter.limit = max(whole(limit[0], known), known)
-                if is_first and self._asked_at is not None:
-                    self.transmitter.rtt.sample(now - self._asked_at)
 
     def _receive_open(self, theirs: int) -> None:
         if theirs == NO_SESSION:
@@ -306,6 +313,11 @@ class ChannelCore:
             raise ChannelRefused("stale_session")
         self._peer = theirs
         self._on(ChannelInput.MET)
+
+    def _sample_meeting(self, now: float) -> None:
+        """The handshake is over: it was the first round trip, for both sides."""
+        if self._asked_at is not None:
+            self.transmitter.rtt.sample(now - self._asked_at)
 
     def _answered(self) -> None:
         self.patience.unanswered_since = None
@@ -433,6 +445,9 @@ class ChannelCore:
     def _send_handshake(self, out: list[Parts], now: float) -> bool:
         if self._accept_due:
             self._accept_due = False
+            is_only_one = not self._has_accepted and self.patience.unanswered_since is None
+            self._asked_at = now if is_only_one else None
+            self._has_accepted = True
             head = (PacketType.ACCEPT, self.session, self._suitor)
             out.append((ACCEPTANCE.pack(*head, self.receiver.tell_limit() & LOW),))
             return self.transmitter.buffer.has_unsent
@@ -440,20 +455,21 @@ class ChannelCore:
         if not self._ask_due and (has_begun or not self.transmitter.buffer.has_unsent):
             return False
         self._ask_due = False
-        self._asked_at = now if self.patience.unanswered_since is None else None
+        is_only_one = self.patience.unanswered_since is None and not self._has_accepted
+        self._asked_at = now if is_only_one else None
         out.append((OPEN.pack(PacketType.OPEN, self.session, NO_SESSION),))
         return True
 
     def _send_progress(self, out: list[Parts], now: float) -> bool:
         receiver, transmitter = self.receiver, self.transmitter
-        is_idle = transmitter.is_idle
+        buffer, flight = transmitter.buffer, transmitter.flight
+        is_idle = not (buffer.waiting or flight.lost or buffer.cutting)
         if is_idle and not self._ask_due and not receiver.ack_due:
             return False
         mine, theirs, upto = self.session, self._peer, receiver.inbox.next
         asks = False
         if not is_idle and self._silent_retries <= MOST_SILENT_RETRIES:
             only_finish = self.phase is not Phase.ESTABLISHED
-            buffer, flight = transmitter.buffer, transmitter.flight
             while (run := transmitter.next_run(now, only_finish)) is not None:
                 asks = True
                 out += run.packets(mine, theirs, upto)
@@ -461,7 +477,8 @@ class ChannelCore:
                     break
         if asks:
             self.patience.active_at = now
-            receiver.rode(now)
+            if receiver.ack_due or receiver.ack_at is not None:
+                receiver.rode(now)
         closes = self._ask_due and self.phase is Phase.CLOSING
         pings = self._ask_due and not closes
         if closes:
@@ -476,14 +493,18 @@ class ChannelCore:
     @property
     def has_news(self) -> bool:
         """Whether `packets` may have something to send, or the owner something to report."""
-        transmitter = self.transmitter
-        return (
+        buffer, flight = self.transmitter.buffer, self.transmitter.flight
+        return bool(
             self.receiver.ack_due
             or self._ask_due
             or self._accept_due
-            or bool(self._resets or self.events or transmitter.buffer.outcomes)
-            or transmitter.flight.size > 0
-            or not transmitter.is_idle
+            or self._resets
+            or self.events
+            or buffer.outcomes
+            or buffer.waiting
+            or buffer.cutting
+            or flight.size
+            or flight.lost
         )
 
     @property
@@ -525,7 +546,14 @@ class ChannelCore:
 
     def next_timer(self) -> float:
         """When to call `handle_timer` next."""
-        due = self.patience.next_timer(self.voice is Voice.SILENT)
+        patience = self.patience
+        due = patience.idle_at
+        if patience.retry_at is not None and patience.retry_at < due:
+            due = patience.retry_at
+        if patience.unanswered_since is not None:
+            config = self.config
+            wait = config.forget_after if self.voice is Voice.SILENT else config.close_after
+            due = min(due, patience.unanswered_since + wait)
         ack_at, look_again_at = self.receiver.ack_at, self.transmitter.look_again_at
         if ack_at is not None and ack_at < due:
             due = ack_at

@@ -111,7 +111,11 @@ class Channel:
             return False
         if core.transmitter.buffer.used > self._writable_below:
             self.was_full = True
-        self._channels.touch(self)
+        # As `Channels.touch` does, without a call: this is done for every message.
+        channels = self._channels
+        channels.touched[self] = None
+        if not channels.turn.is_due:
+            channels.turn.schedule()
         return True
 
     async def send(self, message: bytes, on_ack: OnAck | None = None) -> None:
@@ -162,10 +166,12 @@ class Channels:
         self.turn = endpoint.turn
         self._endpoint = endpoint
         self._table = ChannelTable(config, endpoint.max_body, entropy())
-        self._live: dict[PeerId, Channel] = {}
+        self.live: dict[PeerId, Channel] = {}
+        """The channels in use, which have a state machine."""
         self._handles: weakref.WeakValueDictionary[PeerId, Channel] = weakref.WeakValueDictionary()
         """So that there is one handle a peer, however often the channel becomes idle meanwhile."""
-        self._touched: dict[Channel, None] = {}
+        self.touched: dict[Channel, None] = {}
+        """Channels that may have something to send in this turn."""
         self.turn.then(self._flush)
         self._message_handler: MessageHandler = lambda contact, message: None
         self._state_handlers: list[StateHandler] = []
@@ -195,13 +201,13 @@ class Channels:
         self._handler_errors = metrics.family(
             "channel_handler_errors", "handler", "Exceptions of this node's own handlers"
         )
-        metrics.gauge("channels", "Channels that hold memory", lambda: len(self._live))
+        metrics.gauge("channels", "Channels that hold memory", lambda: len(self.live))
 
     # What the node does.
 
     def to(self, contact: Contact) -> Channel:
         """The channel to a peer; nothing is sent, and no memory held, until it is used."""
-        channel = self._live.get(contact.id)
+        channel = self.live.get(contact.id)
         if channel is not None:
             known = channel.contact
             if contact.port != known.port or contact.host != known.host:
@@ -248,17 +254,9 @@ class Channels:
         """Call `handler(peer)` when a channel that was not writable is so again."""
         self._writable_handlers.append(handler)
 
-    def live(self, contact: Contact) -> Channel | None:
-        """The channel to a peer if it is in use, and the peer is where it is said to be."""
-        channel = self._live.get(contact.id)
-        if channel is None or channel.core is None:
-            return None
-        known = channel.contact
-        return channel if contact.port == known.port and contact.host == known.host else None
-
     def is_writable(self, peer: PeerId) -> bool:
         """Whether the channel to a peer, if there is one, is writable; cheap to ask."""
-        channel = self._live.get(peer)
+        channel = self.live.get(peer)
         return channel is None or channel.is_writable
 
     def pause(self) -> None:
@@ -270,7 +268,7 @@ class Channels:
     def resume(self) -> None:
         """Hand up what came meanwhile, and everything from now on."""
         self._table.paused = False
-        for channel in list(self._live.values()):
+        for channel in list(self.live.values()):
             if channel.core is not None:
                 messages = channel.core.resume()
                 self.touch(channel)
@@ -282,7 +280,7 @@ class Channels:
 
     async def drained(self) -> None:
         """Wait until every message sent so far is acknowledged or lost."""
-        for channel in list(self._live.values()):
+        for channel in list(self.live.values()):
             await channel.drained()
 
     def prefer(self, has_rights: Callable[[PeerId], bool]) -> None:
@@ -294,11 +292,11 @@ class Channels:
         if self.is_closed:
             return
         self.is_closed = True
-        for channel in list(self._live.values()):
+        for channel in list(self.live.values()):
             if channel.core is not None:
                 channel.core.abandon()
                 self._flush_one(channel, self.turn.now(), self._endpoint.send_all)
-        self._touched.clear()
+        self.touched.clear()
 
     # What the handles need.
 
@@ -307,13 +305,13 @@ class Channels:
         if self.is_closed:
             raise ClosedError("the channels of this node are closed: nothing can be sent any more")
         core = channel.core = self._table.to(channel.contact, self.turn.now())
-        self._live[channel.contact.id] = channel
+        self.live[channel.contact.id] = channel
         self._release_dropped()
         return core
 
     def touch(self, channel: Channel) -> None:
         """Have whatever a channel has to send leave within this turn of the loop."""
-        self._touched[channel] = None
+        self.touched[channel] = None
         if not self.turn.is_due:
             self.turn.schedule()
 
@@ -334,7 +332,7 @@ class Channels:
             self._release_dropped()
         core = table.cores.get(sender.id)
         if core is not None:
-            channel = self._live.get(sender.id) or self._adopt(core)
+            channel = self.live.get(sender.id) or self._adopt(core)
             if core.phase is Phase.GONE:
                 self._flush_one(channel, now, self._endpoint.send_all)
         if table.replies:
@@ -353,14 +351,14 @@ class Channels:
         """The handle of a channel that a peer has just begun to open."""
         channel = self.to(core.contact)
         channel.core = core
-        self._live[core.contact.id] = channel
+        self.live[core.contact.id] = channel
         return channel
 
     def _release_dropped(self) -> None:
         dropped = list(self._table.dropped)
         self._table.dropped.clear()
         for core in dropped:
-            channel = self._live[core.contact.id]
+            channel = self.live[core.contact.id]
             self._flush_one(channel, self.turn.now(), self._endpoint.send_all)
 
     def _hand_up(self, sender: Contact, messages: list[Buffer]) -> None:
@@ -373,16 +371,16 @@ class Channels:
                 self._handler_failed("message")
 
     def _flush(self) -> bool:
-        if not self._touched:
+        if not self.touched:
             return False
-        touched, self._touched = self._touched, {}
+        touched, self.touched = self.touched, {}
         now = self.turn.now()
         send = self._endpoint.send_at_once
         for channel in touched:
             if channel.core is not None:
                 # The first peer need not wait until the last one's packets are made.
                 self._flush_one(channel, now, send)
-        return bool(self._touched)
+        return bool(self.touched)
 
     def _flush_one(self, channel: Channel, now: float, send: SendAll) -> None:
         core = channel.core
@@ -414,7 +412,7 @@ class Channels:
         if channel.timer is not None:
             channel.timer.cancel()
             channel.timer, channel.timer_at = None, inf
-        del self._live[channel.contact.id]
+        del self.live[channel.contact.id]
 
     def _arm(self, channel: Channel, due: float) -> None:
         """Have the timer ring at `due`, which is earlier than it would: one that rings too early is cheaper

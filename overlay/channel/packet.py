@@ -135,7 +135,13 @@ def decode_bundle(segment: Buffer) -> list[Buffer]:
     """The messages of a bundle, as slices of it; `ChannelRefused` unless they fill it exactly."""
     if len(segment) < BUNDLE_HEAD_BYTES:
         raise ChannelRefused("malformed")
-    layout = bundle_layout(segment[0] << 8 | segment[1])
+    count = segment[0] << 8 | segment[1]
+    start = BUNDLE_HEAD_BYTES + LENGTH_BYTES
+    if count == 1 and len(segment) >= start:  # as below, and quicker
+        if segment[2] << 8 | segment[3] != len(segment) - start:
+            raise ChannelRefused("malformed")
+        return [segment[start:]]
+    layout = bundle_layout(count)
     start = layout.size
     if start > len(segment):
         raise ChannelRefused("malformed")

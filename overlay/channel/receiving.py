@@ -175,7 +175,10 @@ class ReceiveWindow:
             self._keep(bytes(segment), False)
             messages = []
         self._received += size
-        self._mark(number)
+        if number == self.next and not self.above:
+            self.next = number + 1
+        else:
+            self._mark(number)
         return messages
 
     def take_part(
@@ -261,9 +264,6 @@ class ReceiveWindow:
             raise ChannelRefused("duplicate")
 
     def _mark(self, number: int) -> None:
-        if number == self.next and not self.above:
-            self.next += 1
-            return
         above = self.above | 1 << (number - self.next)
         run = (~above & (above + 1)).bit_length() - 1
         self.next += run
@@ -302,12 +302,11 @@ class Receiver:
         return self._told_limit
 
     def rode(self, now: float) -> None:
-        """A segment left, and an acknowledgement with it. It takes an ACK to say which segments are missing,
-        and that the limit has grown."""
-        if self.ack_due or self.ack_at is not None:
-            inbox = self.inbox
-            if not inbox.above and inbox.limit - self._told_limit < self._limit_step:
-                self.acknowledged(now)
+        """A segment left, and the acknowledgement that is due with it. It takes an ACK to say which segments
+        are missing, and that the limit has grown."""
+        inbox = self.inbox
+        if not inbox.above and inbox.limit - self._told_limit < self._limit_step:
+            self.acknowledged(now)
 
     def acknowledged(self, now: float) -> None:
         """A packet left with the acknowledgement of everything that has arrived."""

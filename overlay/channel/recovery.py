@@ -114,7 +114,7 @@ class ChannelPatience:
     The owner decides what follows when one of these times is over.
     """
 
-    __slots__ = ("_config", "_idle_at", "active_at", "heard_at", "retry_at", "unanswered_since")
+    __slots__ = ("_config", "active_at", "heard_at", "idle_at", "retry_at", "unanswered_since")
 
     def __init__(self, config: ChannelConfig, now: float) -> None:
         self.heard_at: float | None = None
@@ -126,7 +126,8 @@ class ChannelPatience:
         self.unanswered_since: float | None = None
         """When the peer was first asked something that it has not answered yet."""
         self._config = config
-        self._idle_at = now + config.idle_after
+        self.idle_at = now + config.idle_after
+        """When to look whether the channel is unused."""
 
     def restart(self) -> None:
         """Begin a new session: nothing has been asked."""
@@ -136,17 +137,6 @@ class ChannelPatience:
         """Whether this proof of life ends a silence."""
         before, self.heard_at = self.heard_at, now
         return before is None or now >= before + self._config.initial_rto
-
-    def next_timer(self, is_closed: bool) -> float:
-        """The first of these times to come."""
-        due = self._idle_at
-        if self.retry_at is not None and self.retry_at < due:
-            due = self.retry_at
-        since = self.unanswered_since
-        if since is not None:
-            config = self._config
-            due = min(due, since + (config.forget_after if is_closed else config.close_after))
-        return due
 
     def retry_is_due(self, now: float) -> bool:
         return self.retry_at is not None and now >= self.retry_at
@@ -159,11 +149,11 @@ class ChannelPatience:
 
     def idle_is_due(self, now: float) -> bool:
         """Whether the channel has been unused for `idle_after`; said once in that time."""
-        if now < self._idle_at:
+        if now < self.idle_at:
             return False
         quiet_until = self.active_at + self._config.idle_after
         if now < quiet_until:
-            self._idle_at = quiet_until
+            self.idle_at = quiet_until
             return False
-        self._idle_at = now + self._config.idle_after
+        self.idle_at = now + self._config.idle_after
         return True

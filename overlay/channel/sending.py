@@ -42,6 +42,12 @@ OnAck = Callable[[bool], None]
 """Called exactly once: True when the peer has the message, False when that will never be known."""
 
 
+_BUNDLE = int(PacketType.BUNDLE)
+_bundle_head = BUNDLE.pack
+_one_message = bundle_layout(1).pack
+"""The beginning of a bundle of one message."""
+
+
 class Until:
     """Until when messages may be sent, on the clock that the channel is told the time of.
 
@@ -127,7 +133,7 @@ class SegmentRun:
         if self.withdrawn:
             return self._rest_packets(mine, theirs, upto)
         if self.messages:
-            head = BUNDLE.pack(PacketType.BUNDLE, mine, theirs, upto, self.first & LOW)
+            head = _bundle_head(_BUNDLE, mine, theirs, upto, self.first & LOW)
             return [(head, *self.parts)]
         kind, pack = int(PacketType.FRAGMENT), FRAGMENT.pack
         payload = memoryview(self.parts[0])
@@ -226,8 +232,16 @@ class SendBuffer:
             self._parts[first] = 1
             return self._cut(first, waiting.popleft(), 0, most)
         take = waiting.popleft
-        bundle = [take()]
-        room = self._whole - len(bundle[0])
+        message = take()
+        size = len(message)
+        if (
+            not waiting
+        ):  # as below, and quicker: most messages that nothing waits behind leave alone
+            parts: Parts = (_one_message(1, size), message)
+            charge = size + MESSAGE_OVERHEAD
+            return SegmentRun(parts, first, 1, charge, size + BUNDLE_HEAD_BYTES + LENGTH_BYTES)
+        bundle = [message]
+        room = self._whole - size
         while waiting:
             size = len(waiting[0]) + LENGTH_BYTES
             if size > room or (untils and self._has_expired(first + len(bundle), now)):
@@ -544,12 +558,6 @@ class Transmitter:
     def is_limited(self) -> bool:
         """Whether the receiver's limit, and nothing else, keeps messages back."""
         return not self.flight and self.buffer.has_unsent and self._sent + self.room > self.limit
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to send, whatever were allowed."""
-        buffer = self.buffer
-        return not (buffer.waiting or self.flight.lost or buffer.cutting)
 
     @property
     def is_finished(self) -> bool:

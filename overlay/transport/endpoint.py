@@ -519,7 +519,16 @@ class Endpoint:
         """Take a datagram, or a train, from the address `source`; whatever it is, this does not raise."""
         if self._guard.floods and self._guard.drops(data, source):
             return
-        datagrams = split_train(data)
+        is_one = len(data) > 3 and data[2] << 8 | data[3] == len(data)
+        if is_one and self._work_left > 0 and not self._waiting:
+            self._take(data, source)
+        else:
+            self._receive_train(split_train(data), source)
+        if self._work_left < LITTLE_WORK:
+            self.turn.schedule()
+
+    def _receive_train(self, datagrams: Sequence[bytes], source: tuple[Any, ...]) -> None:
+        """Take what this turn has time for, and keep the rest for the next."""
         if len(datagrams) > 1:
             self._offloaded_in.value += len(datagrams)
         for datagram in datagrams:
@@ -530,8 +539,6 @@ class Endpoint:
                 self._guard.is_behind = True
             else:
                 self._overflows.value += 1
-        if self._work_left < LITTLE_WORK:
-            self.turn.schedule()
 
     def _go_on(self) -> None:
         """Go on with what waits since an earlier turn."""

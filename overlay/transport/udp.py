@@ -87,6 +87,8 @@ class _Datagrams(Protocol):
         sock = transport.get_extra_info("socket")
         if sys.platform != "win32" and isinstance(sock, TransportSocket):
             self.more = sock.dup()
+        else:  # uvloop reads on by itself
+            self.datagram_received = self.receive  # type: ignore[assignment, method-assign]
 
     def datagram_received(self, data: bytes, source: Any) -> None:
         self.receive(data, source)

@@ -18,7 +18,7 @@ from overlay.membership.interface import Membership, MembershipListener
 from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
-from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
+from pubsub.camcast.gossip import DisseminationFactory, EagerGossip, Outlook
 from pubsub.camcast.heard import MOST_GAPS, HeardEvents, read_ranges
 from pubsub.camcast.latest import LatestBlocks
 from pubsub.camcast.leases import Carrier, Leases
@@ -158,14 +158,14 @@ class Community:
         )
         self._mutes: dict[PeerId, None] = {}
         self._whole_table: tuple[Contact, ...] = ()
-        self._heard_table: tuple[Contact, ...] = ()
-        """The topic table without mutes, as of the table above."""
+        self._outlook = Outlook((), 0)
+        """As of the table above and the time below."""
+        self._size, self._outlook_until = 1.0, 0.0
         self.membership = services.make_membership(self.name, parameters, self)
         self._dissemination = services.dissemination(self)
         self._upward = Upward(self, self.super_tables, leases)
         self._waiting: list[Callable[[], None]] = []
         self._joined = self._warmed = self._searched = self._stopped = False
-        self._size, self._fanout, self._size_until = 1.0, 0, 0.0
         metrics = services.metrics
         self._received = metrics.counter("events_received", "Copies of events received.")
         self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
@@ -184,7 +184,7 @@ class Community:
             self.membership.reconfigure(parameters.c)
         self._parameters = parameters
         self._dissemination.reconfigure()
-        self._size_until = 0.0
+        self._outlook_until = 0.0
         self.heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
 
     @property
@@ -207,39 +207,37 @@ class Community:
     @property
     def table(self) -> tuple[Contact, ...]:
         """The topic table, without members that may only publish."""
+        return self.outlook(self._context.now()).table
+
+    def outlook(self, now: float) -> Outlook:
         table = self.membership.table
-        if not self._mutes:
-            return table
-        if table is not self._whole_table:
-            self._whole_table = table
-            self._heard_table = tuple(one for one in table if one.id not in self._mutes)
-        return self._heard_table
+        if table is not self._whole_table or now >= self._outlook_until:
+            self._look_around(table, now)
+        return self._outlook
+
+    def _look_around(self, table: tuple[Contact, ...], now: float) -> None:
+        self._outlook_until = now + SIZE_SECONDS
+        self._whole_table = table
+        if self._mutes:
+            table = tuple(one for one in table if one.id not in self._mutes)
+        self._size = self.size
+        outlook = Outlook(table, self._parameters.fanout(self._size))
+        if outlook != self._outlook:
+            self._outlook = outlook
 
     def mute(self, peer: PeerId) -> None:
         """A member has no right to receive: it is sent nothing, and counts for nothing but its own events."""
         self._mutes[peer] = None
         if len(self._mutes) > MOST_MUTES:
             del self._mutes[next(iter(self._mutes))]
-        self._whole_table = ()
+        self._outlook_until = 0.0
         self._dissemination.gone(peer)
-
-    @property
-    def fanout(self) -> int:
-        if self._context.now() >= self._size_until:
-            self._look_at_size()
-        return self._fanout
 
     @property
     def steady_size(self) -> float:
         """The size as of the last second: an estimate that every event need not draw anew."""
-        if self._context.now() >= self._size_until:
-            self._look_at_size()
+        self.outlook(self._context.now())
         return self._size
-
-    def _look_at_size(self) -> None:
-        self._size_until = self._context.now() + SIZE_SECONDS
-        self._size = self.size
-        self._fanout = self._parameters.fanout(self._size)
 
     # Joining and leaving.
 
@@ -307,13 +305,13 @@ class Community:
         self._leases.warm(contact, self.name, _ignore)
 
     def member_added(self, contact: Contact) -> None:
-        self._size_until = 0.0
+        self._outlook_until = 0.0
         self.record("table", peer=contact.id, detail="added")
         self._services.watch(contact)
         self._leases.warm(contact, self.name, _ignore)
 
     def member_removed(self, contact: Contact) -> None:
-        self._size_until = 0.0
+        self._outlook_until = 0.0
         self.record("table", peer=contact.id, detail="removed")
         if not self._stopped:
             self._services.unwatch(contact)
@@ -395,9 +393,11 @@ class Community:
 
     def publish(self, block: Block) -> Spread:
         """Disseminate a block of this process's own events."""
-        self.record_block("publish", block)
-        self.heard.add(block.source, block.first, block.count, self._context.now())
-        return self._take(Arrival(block, 0, (block.numbers,)), None, from_outside=True)
+        if self._observer is not None:
+            self.record_block("publish", block)
+        now = self._context.now()
+        self.heard.add(block.source, block.first, block.count, now)
+        return Spread(*self._take(Arrival(block, 0, (block.numbers,)), None, True, now))
 
     def receive(self, sender: Contact, copy: Copy) -> None:
         """A copy of a block: each of its events is taken the first time (figure 7)."""
@@ -416,14 +416,16 @@ class Community:
         block = self._read(sender, copy, origin)
         if block is None:
             return
-        self._duplicates.value += count - sum(map(len, new))
-        self.heard.add(source, first, count, self._context.now())
+        if len(new[0]) < count:
+            self._duplicates.value += count - sum(map(len, new))
+        now = self._context.now()
+        self.heard.add(source, first, count, now)
         if self._lost:
             self._came_after_all(source, new)
         if self._observer is not None:
             self._record_reception(block, copy.hops, sender, new)
         arrival = Arrival(block, min(copy.hops, MOST_HOPS), new)
-        self._take(arrival, sender, from_outside=copy.upward)
+        self._take(arrival, sender, copy.upward, now)
 
     def _receive_again(self, sender: Contact, copy: Copy, source: bytes, numbers: range) -> None:
         if self._observer is not None:
@@ -464,24 +466,28 @@ class Community:
         block, hops, _ = arrival
         new = self.heard.missing(block.source, block.first, block.count)
         if new:
-            self.heard.add(block.source, block.first, block.count, self._context.now())
+            now = self._context.now()
+            self.heard.add(block.source, block.first, block.count, now)
             if self._observer is not None:
                 for event in event_ids(block.source, new):
                     self.record("receive", event=event, hops=hops)
-            self._take(Arrival(block, hops, new), None, from_outside=True)
+            self._take(Arrival(block, hops, new), None, True, now)
 
-    def _take(self, arrival: Arrival, sender: Contact | None, from_outside: bool) -> Spread:
-        """Pass on and deliver a block with events that are new here; where it went."""
-        gossip = Gossip(arrival.block, self.name, arrival.hops + 1)
+    def _take(
+        self, arrival: Arrival, sender: Contact | None, from_outside: bool, now: float
+    ) -> tuple[Sequence[Contact], Sequence[tuple[str, Contact]]]:
+        """Pass on and deliver a block with events that are new here; where it went, as `Spread` says."""
+        block = arrival.block
+        gossip = Gossip(block, self.name, arrival.hops + 1)
         upward = self._upward.send(gossip, from_outside) if self._super_processes else ()
-        self.events += arrival.block.count
-        self.latest.add(arrival.block, self._context.now())
         members = self._dissemination.spread(gossip, sender)
         if self.deliver is not None:
             self.deliver(arrival)
         if len(self._communities) > 1:
             self._hand_up(arrival)
-        return Spread(members, upward)
+        self.events += block.count
+        self.latest.add(block, now)
+        return members, upward
 
     def _start_search(self) -> None:
         if self._joined:

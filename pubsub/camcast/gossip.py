@@ -11,7 +11,7 @@ Processes known to have the block, the one it came from and its publisher, are l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness
@@ -19,6 +19,15 @@ from overlay.metrics import Metrics
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.parameters import Parameters
 from pubsub.event import Gossip
+
+
+class Outlook(NamedTuple):
+    """Whom a process may gossip to."""
+
+    table: tuple[Contact, ...]
+    """The topic table, without members that may only publish."""
+    fanout: int
+    """floor(ln N + c)."""
 
 
 class Neighbourhood(Protocol):
@@ -41,14 +50,8 @@ class Neighbourhood(Protocol):
     @property
     def metrics(self) -> Metrics: ...
 
-    @property
-    def table(self) -> tuple[Contact, ...]:
-        """The topic table."""
-        ...
-
-    @property
-    def fanout(self) -> int:
-        """floor(ln N + c) at present."""
+    def outlook(self, now: float) -> Outlook:
+        """The topic table and the fanout; the same object for as long as neither has changed."""
         ...
 
     def forward(self, to: Sequence[Contact], gossip: Gossip) -> bool:
@@ -119,9 +122,9 @@ class EagerGossip:
 
     def _targets(self, publisher: PeerId, sender: Contact | None) -> list[Contact]:
         neighbourhood = self._neighbourhood
+        table, fanout = neighbourhood.outlook(neighbourhood.context.now())
         known_to = (publisher, publisher if sender is None else sender.id)
-        candidates = [member for member in neighbourhood.table if member.id not in known_to]
-        fanout = neighbourhood.fanout
+        candidates = [member for member in table if member.id not in known_to]
         if len(candidates) > fanout:
             candidates = neighbourhood.random.sample(candidates, fanout)
         return candidates

@@ -29,13 +29,6 @@ class _Heard(Numbers):
         super().__init__(most=None)
         self.until = 0.0
 
-    def follow(self, first: int, last: int) -> bool:
-        """Whether all below `first` is in the set, and nothing above: then these are added."""
-        if self._firsts or not 1 < first == self.mark + 1:
-            return False
-        self.mark = last
-        return True
-
 
 class HeardEvents:
     """The events that one community has brought to this process, for a bounded time and memory.
@@ -66,7 +59,7 @@ class HeardEvents:
     def missing(self, source: bytes, first: int, count: int) -> Sequence[range]:
         """Which of these events have not been heard of."""
         heard = self._sources.get(source)
-        if heard is None:
+        if heard is None or (first > heard.mark and not heard._firsts):
             return (range(first, first + count),)
         return heard.missing(first, first + count)
 
@@ -80,7 +73,8 @@ class HeardEvents:
             heard = _Heard()
         self._sources[source] = heard  # last again: the order is that of the latest news
         heard.until = now + self._lifetime
-        if heard.follow(first, first + count - 1):
+        if 1 < first == heard.mark + 1 and not heard._firsts:  # mostly: the next ones
+            heard.mark += count
             return
         before = heard.range_count
         heard.add_span(first, first + count - 1)

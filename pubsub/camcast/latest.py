@@ -88,31 +88,48 @@ class Kept(NamedTuple):
 class LatestBlocks:
     """The latest block of each topic of one community."""
 
-    __slots__ = ("_bytes", "_kept")
+    __slots__ = ("_at", "_bytes", "_kept", "_newest")
 
     def __init__(self) -> None:
         self._kept: dict[str, Kept] = {}
         """The topic of which nothing has come for longest first."""
         self._bytes = 0
+        self._newest: Block | None = None
+        """The block that came last, which is not among them yet: mostly the next one takes its place."""
+        self._at = 0.0
 
     def __len__(self) -> int:
+        self._keep_newest()
         return len(self._kept)
 
-    @property
-    def bytes(self) -> int:
+    def count_bytes(self) -> int:
+        """Bytes of all blocks that are kept."""
+        self._keep_newest()
         return self._bytes
 
     def __iter__(self) -> Iterator[Kept]:
+        self._keep_newest()
         return iter(tuple(self._kept.values()))
 
     def add(self, block: Block, at: float) -> None:
         """Keep a block that came at this time, unless a later one of its topic is kept."""
-        new = Kept(block, at)
+        newest = self._newest
+        if newest is not None:
+            if newest.source == block.source and newest.topic == block.topic:
+                if block.first + block.count > newest.first + newest.count:
+                    self._newest, self._at = block, at
+                return
+            self._keep_newest()
+        self._newest, self._at = block, at
+
+    def _keep_newest(self) -> None:
+        block, self._newest = self._newest, None
+        if block is None:
+            return
+        new = Kept(block, self._at)
         old = self._kept.get(block.topic)
         if old is not None:
-            is_same = old.block.source == block.source
-            follows = is_same and block.first + block.count > old.block.first + old.block.count
-            if not follows and not new.replaces(old):
+            if not new.replaces(old):
                 return
             del self._kept[block.topic]  # last again: the order is that of the latest news
             self._bytes -= len(old.block.encoded)

@@ -32,7 +32,7 @@ from math import inf
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
-from pubsub.camcast.gossip import EagerGossip, Neighbourhood
+from pubsub.camcast.gossip import EagerGossip, Neighbourhood, Outlook
 from pubsub.camcast.heard import Ranges, read_ranges
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.observer import ONE
@@ -58,11 +58,10 @@ MOST_PRUNES = 1024
 class _Route:
     """Where a run's events go from here: some members are sent them, and the others are told of them."""
 
-    __slots__ = ("doubtful", "fanout", "has_news", "known_to", "news", "sent", "table", "told")
+    __slots__ = ("doubtful", "has_news", "known_to", "news", "outlook", "sent", "told")
 
-    def __init__(self, table: tuple[Contact, ...], fanout: int, known_to: PeerId | None) -> None:
-        self.table = table
-        self.fanout = fanout
+    def __init__(self, outlook: Outlook, known_to: PeerId | None) -> None:
+        self.outlook = outlook
         self.known_to = known_to
         self.sent: list[Contact] = []
         self.told: list[Contact] = []
@@ -151,11 +150,15 @@ class LazyGossip:
                 # Likely the sender has what is missing before, whether or not it was announced.
                 gap = range(run.newest + 1, block.first)
                 self._missing.skipped(block.source, gap, sender)
-        route = self._route(run, block.publisher, sender)
+        now = self._context.now()
+        route = run.route
+        known_to = None if sender is None else sender.id
+        outlook = self._neighbourhood.outlook(now)
+        if route is None or route.outlook is not outlook or route.known_to != known_to:
+            route = self._draw_route(run, outlook, block.publisher, known_to)
         sent = route.sent
         is_sure = not sent or self._neighbourhood.forward(sent, gossip)
-        now = self._context.now()
-        numbers = block.numbers
+        numbers = range(block.first, block.first + block.count)
         run.heard(numbers, now)
         self._kept.add(gossip, now)
         if route.told or not is_sure:
@@ -245,23 +248,16 @@ class LazyGossip:
             run.parent = sender.id
             run.prunes.pop(sender.id, None)
 
-    def _route(self, run: _Run, publisher: PeerId, sender: Contact | None) -> _Route:
+    def _draw_route(
+        self, run: _Run, outlook: Outlook, publisher: PeerId, known_to: PeerId | None
+    ) -> _Route:
         """The run's route, made anew when the table, the fanout or the side it comes from has changed.
 
         Who was sent the run's events before goes on being sent them, even when it has left the table, until
         it asks not to be or is no longer a member: who is dropped has to find out by itself, and has all that
         comes until then late. As many as the fanout may be sent them who are not in the table."""
-        neighbourhood = self._neighbourhood
-        known_to = None if sender is None else sender.id
-        route, table, fanout = run.route, neighbourhood.table, neighbourhood.fanout
-        if (
-            route is not None
-            and route.known_to == known_to
-            and route.fanout == fanout
-            and (route.table is table or route.table == table)
-        ):
-            return route
-        route = run.route = _Route(table, fanout, known_to)
+        table, fanout = outlook
+        route = run.route = _Route(outlook, known_to)
         wants = run.wants
         known = {member.id for member in table}
         children = {p: child for p, child in run.children.items() if wants.get(p, True)}
@@ -293,11 +289,13 @@ class LazyGossip:
             return members
         return self._neighbourhood.random.sample(members, max(most, 0))
 
+    def _table(self) -> tuple[Contact, ...]:
+        return self._neighbourhood.outlook(self._context.now()).table
+
     def _receive_prune(self, sender: Contact, prune: Prune) -> None:
         run = self._runs.get(prune.source)
         if run is not None and (
-            sender.id in run.children
-            or any(member.id == sender.id for member in self._neighbourhood.table)
+            sender.id in run.children or any(member.id == sender.id for member in self._table())
         ):
             self._pruned.value += 1
             run.wants[sender.id] = False

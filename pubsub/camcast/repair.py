@@ -71,15 +71,10 @@ class _KeptSource:
         self.firsts: list[int] = []
         self.gossips: list[Gossip] = []
 
-    def add(self, gossip: Gossip) -> None:
-        first = gossip.block.first
-        if not self.firsts or first > self.firsts[-1]:
-            self.firsts.append(first)
-            self.gossips.append(gossip)
-        else:
-            place = bisect_left(self.firsts, first)
-            self.firsts.insert(place, first)
-            self.gossips.insert(place, gossip)
+    def insert(self, gossip: Gossip) -> None:
+        place = bisect_left(self.firsts, gossip.block.first)
+        self.firsts.insert(place, gossip.block.first)
+        self.gossips.insert(place, gossip)
 
     def with_any_of(self, numbers: range) -> list[Gossip]:
         low = bisect_left(self.firsts, numbers.start - MOST_EVENTS)
@@ -115,7 +110,11 @@ class KeptBlocks:
         kept = self._new.get(block.source)
         if kept is None:
             kept = self._new[block.source] = _KeptSource()
-        kept.add(gossip)
+        if not kept.firsts or block.first > kept.firsts[-1]:
+            kept.firsts.append(block.first)
+            kept.gossips.append(gossip)
+        else:
+            kept.insert(gossip)
         self._bytes += len(block.encoded) + len(block.signature) + _BYTES_AROUND_AN_EVENT
 
     def resize(self, limit: int, seconds: float) -> None:

@@ -241,7 +241,7 @@ def test_a_large_message_is_finished_before_the_channel_is_dissolved() -> None:
     a.write(b, large)
     assert a.table.to(b.contact, 1).transmitter.buffer.cutting
     core = b.table.to(a.contact, 1)
-    core.patience.active_at = core.patience._idle_at = -SMALL.idle_after
+    core.patience.active_at = core.patience.idle_at = -SMALL.idle_after
     core.handle_timer(1)
     b.flush(core)
     assert core.phase is Phase.CLOSING

@@ -10,7 +10,7 @@ import pytest
 from overlay.contact import Contact, PeerId
 from overlay.membership.modes import MODES, ModeName
 from overlay.virtual.stage import StageConfig
-from pubsub.camcast.gossip import Neighbourhood
+from pubsub.camcast.gossip import Neighbourhood, Outlook
 from pubsub.camcast.lazy import LazyGossip, _Route, _Run
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.parameters import Parameters
@@ -342,9 +342,11 @@ def test_only_a_version_that_prunes_its_parent_has_to_fetch_without_faults(
 class DrawsAnew(LazyGossip):
     """Sends to whoever is in the table, and drops those who are not, or are not drawn."""
 
-    def _route(self, run: _Run, publisher: PeerId, sender: Contact | None) -> _Route:
+    def _draw_route(
+        self, run: _Run, outlook: Outlook, publisher: PeerId, known_to: PeerId | None
+    ) -> _Route:
         run.children.clear()
-        return super()._route(run, publisher, sender)
+        return super()._draw_route(run, outlook, publisher, known_to)
 
 
 @pytest.mark.parametrize("factory", [LazyGossip, DrawsAnew])
@@ -364,10 +366,15 @@ def test_members_go_on_getting_events_at_once_while_others_join(factory: type[La
 class Narrow:
     """A community in which each process sends to three of the many in its table."""
 
-    fanout = 3
-
     def __init__(self, neighbourhood: Neighbourhood) -> None:
         self._neighbourhood = neighbourhood
+        self._outlook = Outlook((), 3)
+
+    def outlook(self, now: float) -> Outlook:
+        table = self._neighbourhood.outlook(now).table
+        if table != self._outlook.table:
+            self._outlook = Outlook(table, 3)
+        return self._outlook
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._neighbourhood, name)
@@ -379,9 +386,11 @@ class SendsToFew(LazyGossip):
 
 
 class ReplacesThoseWhoPrune(SendsToFew):
-    def _route(self, run: _Run, publisher: PeerId, sender: Contact | None) -> _Route:
+    def _draw_route(
+        self, run: _Run, outlook: Outlook, publisher: PeerId, known_to: PeerId | None
+    ) -> _Route:
         run.seen = set()
-        return super()._route(run, publisher, sender)
+        return super()._draw_route(run, outlook, publisher, known_to)
 
 
 @pytest.mark.parametrize("factory", [SendsToFew, ReplacesThoseWhoPrune])
