@@ -27,6 +27,7 @@ from overlay.errors import UsageError
 from overlay.metrics import Metrics
 from pubsub.camcast.observer import EventDrops, Observer
 from pubsub.event import Batch, Event, Origin, event_ids
+from pubsub.reliable.order import PatientOrder, Verdict
 from pubsub.topic import Pattern
 
 if TYPE_CHECKING:
@@ -79,18 +80,6 @@ class Deliveries:
         self._drops.add(reason, pattern.topic.name, batch.source, (batch.numbers,))
 
 
-class _Source:
-    __slots__ = ("held", "next", "timer", "waiting")
-
-    def __init__(self) -> None:
-        self.next: int | None = None
-        self.held: list[Batch] = []
-        """What came before its turn, by number; the batches do not overlap."""
-        self.waiting = 0
-        """Events in them."""
-        self.timer: Timer | None = None
-
-
 class FifoOrder:
     """First in, first out: takes batches in any order and emits each source's events in order.
 
@@ -108,87 +97,28 @@ class FifoOrder:
         wait: float = 0.5,
         limit: int = 1000,
     ) -> None:
-        """`late`: takes the events that come after they were given up."""
+        """`late`: takes the events that come after they were given up, or once more."""
         self._emit = emit
-        self._call_later = call_later
         self._late = late
-        self._wait = wait
-        self._limit = limit
-        self._sources: dict[bytes, _Source] = {}
+        self._order = PatientOrder[bytes, Batch](
+            lambda source, number, event: emit(event),
+            call_later=call_later,
+            patience=wait,
+            most_early=limit,
+            most_sources=SOURCES,
+        )
+        self.close = self._order.close
+        """Emit what is held, gaps or not, and keep nothing."""
 
     def push(self, batch: Batch) -> None:
-        key = batch.source
-        source = self._sources.pop(key, None) or self._new_source()
-        self._sources[key] = source  # last again: the order of the dict is that of the latest news
-        if source.next is None and batch.first == 1:
-            source.next = 1
-        if source.next == batch.first and not source.held:
-            source.next += len(batch)
+        source, first = batch.source, batch.first
+        if self._order.take_next(source, first, len(batch.data)):
             self._emit(batch)
             return
-        if source.next is not None and batch.first < source.next:
-            known = min(source.next - batch.first, len(batch))
-            self._late(batch.part(0, known))
-            batch = batch.part(known, len(batch))
-        if batch:
-            self._hold(source, batch)
-            self._release(source)
-            while source.waiting > self._limit:
-                self._give_up(source)
-
-    def close(self) -> None:
-        """Emit what is held, gaps or not, and keep nothing."""
-        for source in self._sources.values():
-            while source.held:
-                self._give_up(source)
-        self._sources.clear()
-
-    def _new_source(self) -> _Source:
-        if len(self._sources) >= SOURCES:
-            silent = self._sources.pop(next(iter(self._sources)))
-            while silent.held:
-                self._give_up(silent)
-        return _Source()
-
-    def _hold(self, source: _Source, batch: Batch) -> None:
-        """Keep a batch, without those of its events that are held already."""
-        stop = batch.first
-        fresh: list[Batch] = []
-        for held in [*source.held]:
-            if held.first >= batch.numbers.stop:
-                break
-            if held.first > stop:
-                fresh.append(batch.part(stop - batch.first, held.first - batch.first))
-            stop = max(stop, held.numbers.stop)
-        if stop < batch.numbers.stop:
-            fresh.append(batch.part(stop - batch.first, len(batch)))
-        source.held = sorted([*source.held, *fresh], key=lambda one: one.first)
-        source.waiting += sum(map(len, fresh))
-
-    def _release(self, source: _Source) -> None:
-        """Emit what is next, as far as there is no gap; a gap that remains has its time."""
-        while source.held and source.held[0].first == source.next:
-            batch = source.held.pop(0)
-            source.waiting -= len(batch)
-            source.next += len(batch)
-            self._emit(batch)
-        if not source.held and source.timer is not None:
-            source.timer.cancel()
-            source.timer = None
-        elif source.held and source.timer is None:
-            source.timer = self._call_later(self._wait, lambda: self._timed_out(source))
-
-    def _timed_out(self, source: _Source) -> None:
-        source.timer = None
-        self._give_up(source)
-
-    def _give_up(self, source: _Source) -> None:
-        """Go on with the lowest event that is here."""
-        source.next = source.held[0].first
-        if source.timer is not None:
-            source.timer.cancel()
-            source.timer = None
-        self._release(source)
+        for place in range(len(batch)):
+            event = batch.part(place, place + 1)
+            if self._order.take(source, first + place, event) is Verdict.OLD:
+                self._late(event)
 
 
 class Subscription:
