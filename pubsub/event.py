@@ -425,6 +425,11 @@ class Head(NamedTuple):
     trace: bytes = b""
 
 
+def longest_head(topic: str, lineage: tuple[str, ...], traced: bool) -> Head:
+    """Of all heads that events of the topic may have, the one that takes the most bytes."""
+    return Head(topic, lineage, 1.0, True, bytes(TRACE_BYTES) if traced else b"")
+
+
 def make_block(source: bytes, first: int, head: Head, payloads: Sequence[bytes]) -> Block:
     """The block of events whose data are packed already; it is not signed yet."""
     many = len(payloads).to_bytes(4, "big")

@@ -17,12 +17,12 @@ from pubsub.event import (
     DATA_LIMIT,
     LAST_NUMBER,
     SOURCE_BYTES,
-    TRACE_BYTES,
     Block,
     DataError,
     Gossip,
     Head,
     encode_copy,
+    longest_head,
     make_block,
 )
 from pubsub.publishing import Outlet, OwnBlock, OwnRuns
@@ -259,7 +259,7 @@ class EventLink:
         None where everybody may; `block_size`: bytes at which a block is full, None: as suits the links;
         `traced`: blocks may carry the span in which they were published."""
         self.runs = runs
-        self._trace_bytes = TRACE_BYTES if traced else 0
+        self._traced = traced
         self.is_pace_due = False
         """Whether a publisher is to call `pace` after its event."""
         self._ways = ways
@@ -306,7 +306,7 @@ class EventLink:
         """Bytes of packed data in a message of `room` bytes, on its whole way up."""
         names = (topic.name, *topic.lineage)
         longest = max(names, key=lambda name: len(name.encode()))
-        head = Head(topic.name, topic.lineage, 1.0, True, bytes(self._trace_bytes))
+        head = longest_head(topic.name, topic.lineage, self._traced)
         empty = make_block(bytes(SOURCE_BYTES), LAST_NUMBER, head, ())
         right = 0 if self._rights is None else self._rights.longest
         empty.signature = b"" if self._signer is None else bytes(SIGNATURE_SIZE + right)
