@@ -48,6 +48,30 @@ def test_a_message_waits_for_the_peer_to_be_heard_and_is_acknowledged() -> None:
     assert a.events == b.events == [ChannelState.OPEN]
 
 
+def test_the_handshake_is_the_first_round_trip_of_both_sides() -> None:
+    wire, a, b = pair()
+    a.write(b, b"hello")
+    wire.run(0.0301)
+    for one, other in ((a, b), (b, a)):
+        rtt = one.table.to(other.contact, wire.now).transmitter.rtt
+        assert rtt.smoothed == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("openings", [1, 2])
+def test_an_acceptance_that_was_repeated_does_not_say_how_long_a_round_trip_is(
+    openings: int,
+) -> None:
+    wire, a, b = pair()
+    wire.partition(0, 1)
+    for number in range(openings):
+        b.receive(a.contact, opening(7))
+        wire.run(0.01 * (number + 1))
+    core = b.table.cores[a.contact.id]
+    b.receive(a.contact, PROGRESS.pack(PacketType.ACK, 7, core.session, 0, 1000))
+    assert core.phase is Phase.ESTABLISHED
+    assert (core.transmitter.rtt.smoothed is None) == (openings > 1)
+
+
 def test_both_may_open_at_once() -> None:
     wire, a, b = pair()
     a.write(b, b"to b")
