@@ -104,6 +104,9 @@ class Sessions:
     overhead = OVERHEAD
     """Bytes that sealing adds to the frames of a datagram."""
 
+    everyone: Wrap | None = None
+    """Each peer has a session of its own."""
+
     def __init__(
         self,
         keys: Sequence[bytes],

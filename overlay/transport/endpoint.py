@@ -395,7 +395,7 @@ class Endpoint:
             and not self._closed
         ):
             destination = socket_address(to.host, to.port, self._is_ipv6)
-            wrap = self._envelope.towards(to)
+            wrap = self._envelope.everyone or self._envelope.towards(to)
             if wrap is not None and destination is not None:
                 body = bodies[0]
                 data = wrap((frame_head(kind, sum(map(len, body))), *body))

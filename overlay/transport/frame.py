@@ -70,6 +70,9 @@ class Envelope(Protocol):
     overhead: int
     """Bytes that wrapping adds."""
 
+    everyone: Wrap | None
+    """How to wrap frames whoever they go to; None where that depends on who it is."""
+
     def towards(self, to: Destination) -> Wrap | None:
         """How to wrap frames that go there; None when they have to wait (`hold`)."""
         ...
@@ -94,10 +97,11 @@ class PlainEnvelope:
 
     def __init__(self, sender: PeerId) -> None:
         self.overhead = HEADER_BYTES
+        self.everyone: Wrap | None = self.wrap
         self._sender = bytes(sender)
 
     def towards(self, to: Destination) -> Wrap | None:
-        return self.wrap
+        return self.everyone
 
     def hold(self, to: Destination, batches: list[FrameBatch]) -> None:
         raise NotImplementedError("plain frames never wait")
