@@ -475,7 +475,8 @@ class EventLink:
         """A copy of an own block is acknowledged, or given up by its channel."""
         if self._forget(peer, own):
             own.copy_settled(arrived)
-            self._close_if_done(own)
+            if own.acknowledged + own.failed >= own.copies:
+                self._close_if_done(own)
 
     def _forget(self, peer: PeerId, own: OwnBlock) -> bool:
         """Whether a copy of the block was waited for; it is no longer."""
