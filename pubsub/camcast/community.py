@@ -19,7 +19,7 @@ from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip, Outlook
-from pubsub.camcast.heard import MOST_GAPS, HeardEvents, read_ranges
+from pubsub.camcast.heard import HeardEvents, LostEvents, read_ranges
 from pubsub.camcast.latest import LatestBlocks
 from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links, SuperTables
@@ -44,7 +44,6 @@ from pubsub.event import (
     origin_of,
     read_block,
 )
-from pubsub.reliable.numbers import Numbers
 from pubsub.topic import Topic
 from pubsub.validation import REFUSED
 
@@ -53,9 +52,6 @@ Deliver = Callable[[Arrival], None]
 
 MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
 """Makes the membership service of one community; which one it is, only the maker knows."""
-
-MOST_LOSSES = 1024
-"""Sources of which it is remembered which events were lost."""
 
 MOST_MUTES = 1024
 """Members that only publish and are remembered as such; one that is forgotten is asked again."""
@@ -124,7 +120,7 @@ class Community:
         self.lost: Callable[[int], None] = lambda count: None
         """Told how many events of the community were lost: heard of, and not to be had. Less than 0: how many
         have come after all."""
-        self._lost: dict[bytes, Numbers] = {}
+        self._lost = LostEvents()
         self._parameters = parameters
         self._services = services
         self._leases = leases
@@ -136,9 +132,25 @@ class Community:
         """How many events have come, or were published here."""
         self.latest = LatestBlocks()
         """The last values, for those who come later."""
+        self._mutes: dict[PeerId, None] = {}
+        self._whole_table: tuple[Contact, ...] = ()
+        self._outlook = Outlook((), 0)
+        """As of the table above and the time below."""
+        self._size, self._outlook_until = 1.0, 0.0
+        self._waiting: list[Callable[[], None]] = []
+        self._joined = self._warmed = self._searched = self._stopped = False
+        metrics = services.metrics
+        self._received = metrics.counter("events_received", "Copies of events received.")
+        self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
+        self._drops = EventDrops(metrics, services.observer)
+        self._make_parts(services, leases)
+
+    def _make_parts(self, services: Services, leases: Leases) -> None:
         self._super_processes = 0
         """Entries of all super-topic tables."""
-        self.super_tables = SuperTables(topic, communities.__contains__, self._super_table_changed)
+        self.super_tables = SuperTables(
+            self.topic, self._communities.__contains__, self._super_table_changed
+        )
         self.links = Links(
             self,
             self._context,
@@ -156,20 +168,9 @@ class Community:
             self._search_over,
             draws=services.draws_tables,
         )
-        self._mutes: dict[PeerId, None] = {}
-        self._whole_table: tuple[Contact, ...] = ()
-        self._outlook = Outlook((), 0)
-        """As of the table above and the time below."""
-        self._size, self._outlook_until = 1.0, 0.0
-        self.membership = services.make_membership(self.name, parameters, self)
+        self.membership = services.make_membership(self.name, self._parameters, self)
         self._dissemination = services.dissemination(self)
         self._upward = Upward(self, self.super_tables, leases)
-        self._waiting: list[Callable[[], None]] = []
-        self._joined = self._warmed = self._searched = self._stopped = False
-        metrics = services.metrics
-        self._received = metrics.counter("events_received", "Copies of events received.")
-        self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
-        self._drops = EventDrops(metrics, services.observer)
 
     # What the parts of this community see of it.
 
@@ -364,26 +365,10 @@ class Community:
         self._drops.add(reason, self.name, source, numbers)
 
     def lose(self, source: bytes, numbers: Sequence[range], reason: str) -> None:
-        known = self._lost.pop(source, None) or Numbers(most=None)
-        # Last again: the source of which nothing was lost for longest goes first.
-        self._lost[source] = known
-        if len(self._lost) > MOST_LOSSES:
-            del self._lost[next(iter(self._lost))]
-        for stretch in numbers:
-            new = known.missing(stretch.start, stretch.stop)
-            if new:  # several may have announced what nobody kept
-                known.add_span(stretch.start, stretch.stop - 1)
-                self._drops.add(reason, self.name, source, new)
-                self.lost(sum(map(len, new)))
-        known.give_up_holes(MOST_GAPS)
-
-    def _came_after_all(self, source: bytes, new: Sequence[range]) -> None:
-        """Count events as lost no more that were given up, and have come by another way."""
-        lost = self._lost.get(source)
-        if lost is not None:
-            for stretch in new:
-                missing = lost.missing(stretch.start, stretch.stop)
-                self.lost(sum(map(len, missing)) - len(stretch))
+        new = self._lost.add(source, numbers)
+        if new:  # several may have announced what nobody kept
+            self._drops.add(reason, self.name, source, new)
+            self.lost(sum(map(len, new)))
 
     def receive_about_events(
         self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune
@@ -420,8 +405,8 @@ class Community:
             self._duplicates.value += count - sum(map(len, new))
         now = self._context.now()
         self.heard.add(source, first, count, now)
-        if self._lost:
-            self._came_after_all(source, new)
+        if self._lost and (after_all := self._lost.count(source, new)):
+            self.lost(-after_all)
         if self._observer is not None:
             self._record_reception(block, copy.hops, sender, new)
         arrival = Arrival(block, min(copy.hops, MOST_HOPS), new)

@@ -22,6 +22,10 @@ MOST_GAPS = 1024
 event that comes after this many newer gaps is taken for a duplicate."""
 
 
+MOST_LOSSES = 1024
+"""Sources of which it is remembered which events were lost."""
+
+
 class _Heard(Numbers):
     __slots__ = ("until",)
 
@@ -99,6 +103,40 @@ class HeardEvents:
         self._capacity = capacity
         while self._ranges > capacity and len(self._sources) > 1:
             self._ranges -= self._sources.pop(next(iter(self._sources))).range_count
+
+
+class LostEvents:
+    """Which events were given up, of the sources of which something was lost last."""
+
+    __slots__ = ("_sources",)
+
+    def __init__(self) -> None:
+        self._sources: dict[bytes, Numbers] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
+    def add(self, source: bytes, numbers: Sequence[range]) -> list[range]:
+        """Remember that these events are lost; those of which it was not known."""
+        known = self._sources.pop(source, None) or Numbers(most=None)
+        # Last again: the source of which nothing was lost for longest goes first.
+        self._sources[source] = known
+        if len(self._sources) > MOST_LOSSES:
+            del self._sources[next(iter(self._sources))]
+        new: list[range] = []
+        for stretch in numbers:
+            new += known.missing(stretch.start, stretch.stop)
+            known.add_span(stretch.start, stretch.stop - 1)
+        known.give_up_holes(MOST_GAPS)
+        return new
+
+    def count(self, source: bytes, numbers: Sequence[range]) -> int:
+        """How many of these events were given up."""
+        lost = self._sources.get(source)
+        if lost is None:
+            return 0
+        missing = [m for one in numbers for m in lost.missing(one.start, one.stop)]
+        return sum(map(len, numbers)) - sum(map(len, missing))
 
 
 # Numbers in messages: first number, how many, first number, how many.
