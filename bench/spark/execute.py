@@ -304,6 +304,8 @@ def _reason(error: Exception) -> str:
 
 def parallelism(spark: SparkSession) -> int:
     """How many tasks the session runs at once: into so many parts it cuts what nobody else does."""
+    if not is_connect(spark):
+        return max(1, spark.sparkContext.defaultParallelism)
     parts = spark.range(1 << 16).selectExpr("spark_partition_id() AS part").distinct()
     return max(1, parts.count())
 

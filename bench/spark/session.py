@@ -380,7 +380,7 @@ def _stop(session: SparkSession) -> None:
 
     session.stop()
     gateway = SparkContext._gateway
-    if gateway is not None:
+    if gateway is not None and gateway.proc is not None:  # spark-submit's Java goes on
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(timeout=60)

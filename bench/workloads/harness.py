@@ -1,40 +1,52 @@
-"""What the benchmark harness costs: the same rows on Spark and in a plain loop.
+"""What the benchmark harness costs: the same rows on Spark and by plain processes, one for each core.
 
-Processor time of all processes together, so that other work on the machine does not count; on one core, for
-two workers would share caches that the loop has to itself. The session is started, and its worker has run
-rows of each kind, before the clock does.
+The plain processes are `multiprocessing`'s: they take the dearest rows first, and keep nothing; Spark keeps
+the results as Parquet. With the usual number of networks the plain processes take about two minutes of wall
+clock on two cores. Both sides have run rows of each kind before the clock starts; what they need until
+then is told, too. The wall clock is what a user sees, on an idle machine; processor time, of all processes
+together, tells something on a busy one, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bench.experiment import Experiment
 from bench.players import processor_seconds
+from bench.progress import estimated_seconds
 from bench.suites.grid import distinct, expand
 from bench.suites.settings import SIMULATED
 from bench.workloads.workload import Option, Row, RowTable, Workload, column
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    """Takes about four minutes of one core with the usual number of networks."""
+    """Takes about four and a half minutes of two cores with the usual number of networks."""
     rows = suite(options.networks)
+    cores = len(os.sched_getaffinity(0))
+    plain_start, plain = _by_plain_processes(rows, cores)
     with tempfile.TemporaryDirectory(prefix="camcast-harness-") as directory:
-        java, python = _by_spark(rows, Path(directory))
-    plain = _by_a_plain_loop(rows)
-    settings = {"networks": options.networks}
+        start, spark = _by_spark(rows, cores, Path(directory))
+    settings = {"networks": options.networks, "cores": cores}
     for metric, value, unit in (
         ("rows", float(len(rows)), "rows"),
-        ("plain loop", plain, "s"),
-        ("Python", python, "s"),
-        ("Java", java, "s"),
-        ("overhead", (java + python) / plain - 1, "share"),
+        ("plain, wall clock", plain.wall, "s"),
+        ("Spark, wall clock", spark.wall, "s"),
+        ("overhead, wall clock", spark.wall / plain.wall - 1, "share"),
+        ("plain, processor", plain.processor, "s"),
+        ("Python, processor", spark.processor - spark.java, "s"),
+        ("Java, processor", spark.java, "s"),
+        ("overhead, processor", spark.processor / plain.processor - 1, "share"),
+        ("plain, start", plain_start.wall, "s"),
+        ("Spark, start", start.wall, "s"),
     ):
         yield Row("harness", settings, metric, value, unit)
 
@@ -51,30 +63,61 @@ def suite(networks: int) -> tuple[Experiment, ...]:
     return distinct(rows)
 
 
-def _by_a_plain_loop(rows: tuple[Experiment, ...]) -> float:
+def _first_rows(cores: int) -> list[Experiment]:
+    """Some of each kind for each core, none of those that are measured."""
+    return [replace(row, suite="start", repetitions=1) for row in suite(2 * cores)[-5 * cores :]]
+
+
+@dataclass
+class _Spent:
+    """Seconds of a block, of all processes together where it is processor time."""
+
+    wall: float = 0.0
+    processor: float = 0.0
+    java: float = 0.0
+
+
+@contextmanager
+def _spent() -> Iterator[_Spent]:
+    found = _Spent()
+    before, began = processor_seconds(), time.perf_counter()
+    yield found
+    after, found.wall = processor_seconds(), time.perf_counter() - began
+    found.processor, found.java = (after[key] - before[key] for key in ("all", "java"))
+
+
+def _by_plain_processes(rows: Sequence[Experiment], cores: int) -> tuple[_Spent, _Spent]:
+    """What the start took, and the work."""
+    dearest_first = sorted(rows, key=estimated_seconds, reverse=True)
+    with _spent() as start:
+        pool = multiprocessing.get_context("spawn").Pool(cores)
+        pool.map(_run, _first_rows(cores), 1)
+    with pool, _spent() as work:
+        for _ in pool.imap_unordered(_run, dearest_first):
+            pass
+    return start, work
+
+
+def _run(experiment: Experiment) -> None:
     from bench.spark.executor import run_one
 
-    began = time.process_time()
-    for experiment in rows:
-        run_one(experiment)
-    return time.process_time() - began
+    run_one(experiment)
 
 
-def _by_spark(rows: tuple[Experiment, ...], directory: Path) -> tuple[float, float]:
-    """Seconds of Java, and of Python."""
+def _by_spark(rows: Sequence[Experiment], cores: int, place: Path) -> tuple[_Spent, _Spent]:
+    """What the start took, and the work."""
     from bench.spark.execute import execute
     from bench.spark.session import spark_session
     from bench.store import ResultStore
 
-    with spark_session(directory / "spark", "local[1]") as spark:
-        store = ResultStore(spark, directory / "out").open()
-        first = [replace(row, suite="start", repetitions=1) for row in suite(networks=1)[-3:]]
-        execute(spark, first, store, _unseen)
-        before = processor_seconds()
-        assert execute(spark, rows, store, _unseen) == []
-        after = processor_seconds()
-    java, every = (after[key] - before[key] for key in ("java", "all"))
-    return java, every - java
+    began = time.perf_counter()
+    with spark_session(place / "spark", f"local[{cores}]") as spark:
+        store = ResultStore(spark, place / "out").open()
+        execute(spark, _first_rows(cores), store, _unseen)
+        start = _Spent(wall=time.perf_counter() - began)
+        with _spent() as work:
+            assert execute(spark, rows, store, _unseen) == []
+    return start, work
 
 
 def _unseen(progress: Any) -> None:
@@ -84,22 +127,28 @@ def _unseen(progress: Any) -> None:
 WORKLOAD = Workload(
     "harness",
     "Overhead of the harness",
-    "The same experiments on Spark and in a plain loop, in processor time of all processes together.",
-    (Option("networks", 90, "emulated networks among the experiments", quick=1),),
+    "The same experiments on Spark and by plain processes, one for each core.",
+    (Option("networks", 190, "emulated networks among the experiments", quick=1),),
     run,
     (
         RowTable(
             "harness",
-            "The same rows on Spark and in a plain loop, seconds of processor time",
-            {"networks": "networks"},
+            "The same rows on Spark and by plain processes, seconds",
+            {"networks": "networks", "cores": "cores"},
             (
                 column("rows", "{:,.0f}", "rows"),
-                column("plain loop", "{:.1f}", "plain loop"),
-                column("harness, Python", "{:.1f}", "Python"),
-                column("harness, Java", "{:.1f}", "Java"),
-                column("overhead", "{:.1%}", "overhead"),
+                column("plain", "{:.1f}", "plain, wall clock"),
+                column("Spark", "{:.1f}", "Spark, wall clock"),
+                column("overhead", "{:.1%}", "overhead, wall clock"),
+                column("plain, processor time", "{:.1f}", "plain, processor"),
+                column("Python's", "{:.1f}", "Python, processor"),
+                column("Java's", "{:.1f}", "Java, processor"),
+                column("overhead, processor time", "{:.1%}", "overhead, processor"),
+                column("start, plain", "{:.1f}", "plain, start"),
+                column("start, Spark", "{:.1f}", "Spark, start"),
             ),
-            "The session's start is not counted. Goal: under 5 % with the usual number of networks.",
+            "The start, once a run, is told apart: until rows of each kind have been run. Goal: under 5 % at "
+            "two minutes of wall clock, which the usual number of networks takes.",
         ),
     ),
     quick_seconds=60,

@@ -141,6 +141,8 @@ class RowTable:
         for (*keys, metric, unit), own in groups.items():
             value = statistics.median(row.value for row in own)
             found.append([*keys, metric, _figure(value), unit, own[0].note])
+        if not any(line[-1] for line in found[1:]):
+            found = [line[:-1] for line in found]
         return found
 
     @property

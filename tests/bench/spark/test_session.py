@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +13,7 @@ import pytest
 
 import bench.spark
 from bench.spark.session import java_environment, parse_conf, spark_session, user_settings
-from bench.spark.start import SparkError
+from bench.spark.start import ROOT, SparkError, java_home
 from bench.store import ResultStore
 
 if TYPE_CHECKING:
@@ -84,3 +88,57 @@ def test_a_suite_runs_on_the_callers_session(spark: SparkSession, tmp_path: Path
     assert bench.spark.run(str(suite), spark, tmp_path / "out") == []
     assert ResultStore(spark, tmp_path / "out").read().count() > 0
     assert spark.range(3).count() == 3
+
+
+SUBMITTED = """
+import json, sys
+from pathlib import Path
+
+from bench.spark.session import spark_session
+from pubsub.cli import main
+
+suite, out = sys.argv[1:]
+answer = main(["bench", "run", suite, "--out", out, "--conf", "spark.c=3"])
+with spark_session(Path(out) / "spark") as spark:
+    said = {name: spark.conf.get(name, None) for name in ("spark.a", "spark.b", "spark.master")}
+    try:
+        spark.read.format("camcast").load().count()  # nobody has registered it
+    except Exception as error:
+        said["source"] = str(error)
+    (Path(out) / "said.json").write_text(json.dumps(said | {"answer": answer}))
+"""
+
+
+@pytest.mark.sweep
+def test_spark_submit_its_configuration_and_the_format_that_registers_itself(
+    tmp_path: Path,
+) -> None:
+    import pyspark
+
+    (tmp_path / "program.py").write_text(SUBMITTED)
+    (tmp_path / "mine.toml").write_text("[[grid]]\ntier = 'model'\nloss = [0.0, 0.1]\n")
+    (tmp_path / "spark-defaults.conf").write_text("spark.a 1\nspark.b 1\n")
+    (tmp_path / "log4j2.properties").write_text("rootLogger.level = error\n")
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[1]"]
+    command += ["--conf", "spark.b=2", "--conf", "spark.ui.enabled=false", "program.py"]
+    environment = os.environ | {
+        "JAVA_HOME": str(java_home(tmp_path)),
+        "SPARK_CONF_DIR": str(tmp_path),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        # Where a wheel puts `pyspark_camcast` is on Python's path.
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "bench" / "spark"))),
+    }
+    out = tmp_path / "out"
+    ran = subprocess.run(
+        [*command, "mine.toml", str(out)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads((out / "said.json").read_text())
+    assert "no topic is named" in said.pop("source")
+    assert said == {"spark.a": "1", "spark.b": "2", "spark.master": "local[1]", "answer": 0}
