@@ -23,7 +23,7 @@ from bench.experiment import Experiment
 from bench.progress import Progress, Watch, estimated_seconds
 from bench.results import error_table
 from bench.spark.barrier import run_across
-from bench.spark.executor import GATHERED, made_of_grid, result_schema, run_rows
+from bench.spark.executor import GATHERED, made_of_grid, result_schema, run_dealt, run_rows
 from bench.spark.session import is_connect
 from bench.store import ResultStore
 from bench.suites.grid import Grid
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 LONG_ROW_SECONDS = 2.0
 """A row expected to take longer than this is a task of its own."""
-JOB_SECONDS_PER_CORE = 10.0
-"""About how much work one job holds, for each core: what a kill may lose."""
+JOB_SECONDS_PER_CORE = 15.0
+"""About how much work one job holds, for each core: what a kill may lose. A commit takes about half a second
+of processor time."""
 JOBS_AT_ONCE = 2
 GRID_JOBS = 3
 """How much more a job of a large grid holds: a commit costs about a second."""
@@ -93,7 +94,12 @@ class ListedJob:
         return sum(map(estimated_seconds, self.experiments))
 
     def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
-        return _results(deal(spark, self.experiments, self.tasks), processes)
+        """Dealt like cards: experiment i to task i mod `tasks`. They go with the code that runs them, for Spark
+        would shuffle rows of a DataFrame to deal them."""
+        texts = [experiment.as_json() for experiment in self.experiments]
+        numbers = spark.range(0, self.tasks, 1, self.tasks)
+        run = partial(run_dealt, texts, self.tasks, processes)
+        return numbers.mapInArrow(run, _spark_schema(processes))
 
     def halves(self) -> tuple[ListedJob, ListedJob]:
         half = self.rows // 2
@@ -134,7 +140,9 @@ class GridJob:
     def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
         done = store.finished().withColumnRenamed("experiment_id", "id")
         asked = self._experiments_in(spark)
-        return _results(asked if done.isEmpty() else asked.join(done, "id", "left_anti"), processes)
+        left = asked if done.isEmpty() else asked.join(done, "id", "left_anti")
+        run = partial(run_rows, processes=processes)
+        return left.select("experiment").mapInArrow(run, _spark_schema(processes))
 
     def _experiments_in(self, spark: SparkSession) -> DataFrame:
         places = spark.range(self.begin, self.end, 1, self.tasks)
@@ -269,22 +277,6 @@ def _run(spark: SparkSession, job: Job, store: ResultStore, processes: bool) -> 
         return [one for part in job.halves() for one in _run(spark, part, store, processes)]
     named = job.of_ids(spark, failed.keys()) if failed else {}
     return [Failure(named[identifier], error) for identifier, error in failed.items()]
-
-
-def _results(asked: DataFrame, processes: bool) -> DataFrame:
-    run = partial(run_rows, processes=processes)
-    return asked.select("experiment").mapInArrow(run, _spark_schema(processes))
-
-
-def deal(spark: SparkSession, experiments: Sequence[Experiment], tasks: int) -> DataFrame:
-    """The experiments as JSON, dealt like cards: row i in partition i mod `tasks`."""
-    import pyarrow as pa
-
-    texts = [experiment.as_json() for experiment in experiments]
-    # Named, for Spark itself would sort rows by their hash before it deals them.
-    to = pa.array([index % tasks for index in range(len(texts))], pa.int32())
-    grid = spark.createDataFrame(pa.table({"experiment": texts, "task": to}))
-    return grid.repartitionById(tasks, "task").select("experiment")
 
 
 def _give_up(

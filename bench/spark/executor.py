@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Experiment
@@ -31,6 +31,15 @@ def run_rows(
     """Run each experiment of the batches, which hold them as JSON in their first column."""
     texts = (text for batch in batches for text in batch.column(0).to_pylist())
     yield from run_all(map(Experiment.from_json, texts), processes)
+
+
+def run_dealt(
+    texts: Sequence[str], tasks: int, processes: bool, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run those of the experiments, given as JSON, that are dealt to the tasks whose numbers come."""
+    numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+    own = (text for number in numbers for text in texts[number::tasks])
+    yield from run_all(map(Experiment.from_json, own), processes)
 
 
 def made_of_grid(grid: Grid, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from bench.progress import Progress
 from bench.results import CommunityResult
 from bench.spark import execute as execute_module
-from bench.spark.execute import deal, execute
-from bench.spark.executor import run_one, run_rows
+from bench.spark.execute import execute
+from bench.spark.executor import run_dealt, run_one
 from bench.store import ResultStore
 from bench.suites import expand
 from bench.suites.grid import distinct, read_suite
 from tests.bench.spark.grids import by_a_plain_loop, grid, in_order, result_files, rows_of, stored
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
@@ -38,12 +38,12 @@ def test_spark_starts_without_a_java_of_the_machine(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize("tasks", [1, 4, 5])
-def test_rows_are_dealt_like_cards(spark: SparkSession, tasks: int) -> None:
-    dealt = deal(spark, grid(), tasks).selectExpr("spark_partition_id() AS task", "experiment")
-    task_of = {row.experiment: row.task for row in dealt.collect()}
-    assert [task_of[experiment.as_json()] for experiment in grid()] == [
-        index % tasks for index in range(len(grid()))
-    ]
+def test_rows_are_dealt_like_cards(tasks: int) -> None:
+    texts = [experiment.as_json() for experiment in grid()]
+    for task in range(tasks):
+        number = pa.record_batch([pa.array([task])], ["id"])
+        found = pa.Table.from_batches(run_dealt(texts, tasks, False, [number]))
+        assert set(found["experiment_id"].to_pylist()) == {one.id for one in grid()[task::tasks]}
 
 
 IMPOSSIBLE = dataclasses.replace(
@@ -179,13 +179,16 @@ def test_a_row_whose_process_dies_is_named_with_its_seed_and_does_not_sink_the_r
 ) -> None:
     deadly = dataclasses.replace(grid()[0], seed=4711)
 
-    def run_or_die(batches: Iterable[pa.RecordBatch], processes: bool) -> Iterator[pa.RecordBatch]:
+    def run_or_die(
+        texts: Sequence[str], tasks: int, processes: bool, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            if deadly.as_json() in batch.column(0).to_pylist():
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield from run_rows([batch])
+            for number in batch.column(0).to_pylist():
+                if deadly.as_json() in texts[number::tasks]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            yield from run_dealt(texts, tasks, processes, [batch])
 
-    monkeypatch.setattr(execute_module, "run_rows", run_or_die)
+    monkeypatch.setattr(execute_module, "run_dealt", run_or_die)
     store = ResultStore(spark, tmp_path / "out").open()
     seen: list[Progress] = []
     [failure] = execute(spark, (*grid(3), deadly), store, seen.append)
