@@ -71,11 +71,10 @@ class Marker:
             for name, values in self.settings.items()
         )
 
-    def metrics(self) -> set[str]:
-        """What the marker shows of these rows."""
-        if self.form:
-            return {self.wanted}
-        return self.workload.table(self.wanted).metrics
+    def shows(self, row: Row) -> bool:
+        """Whether a row's value is among what the marker asks for; a listing has every metric."""
+        metrics = {self.wanted} if self.form else self.workload.table(self.wanted).metrics
+        return self.takes(row) and (not metrics or row.metric in metrics)
 
 
 def _is(value: Setting, wanted: str) -> bool:
@@ -271,7 +270,7 @@ def _table(marker: Marker, figures: Figures) -> str:
         return f"\nNot measured yet; `{marker.workload.command}` does.\n\n"
     shown = {column.heading: column for column in table.columns}
     metrics = {m for heading in lines[0] if heading in shown for m in shown[heading].metrics}
-    used = [one.origin for one in found if one.row.metric in metrics]
+    used = [one.origin for one in found if not table.columns or one.row.metric in metrics]
     text = f"\n{markdown_table(lines, table.is_key)}\n\n"
     if marker.has_origin:
         text += "".join(f"{_origin(origin)}\n\n" for origin in dict.fromkeys(used))
@@ -338,11 +337,7 @@ def take(root: Path, out: Path) -> Iterator[str]:
         if not rows:
             yield f"{workload.name}: not run, its figures stay ({workload.command})"
             continue
-        kept = tuple(
-            one
-            for one in rows
-            if any(marker.takes(one.row) and one.row.metric in marker.metrics() for marker in own)
-        )
+        kept = tuple(one for one in rows if any(marker.shows(one.row) for marker in own))
         Figures(kept).write(root / FIGURES / f"{workload.name}.json")
         for name, picture in workload.pictures([one.row for one in kept]).items():
             (root / "docs" / name).write_text(picture)
