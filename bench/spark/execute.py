@@ -94,8 +94,8 @@ class ListedJob:
         return sum(map(estimated_seconds, self.experiments))
 
     def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
-        """Dealt like cards: experiment i to task i mod `tasks`. They go with the code that runs them: rows of a
-        DataFrame would be shuffled."""
+        """Dealt like cards: experiment i to task i mod `tasks`. They go with the code that runs them, and
+        are not shuffled."""
         texts = [experiment.as_json() for experiment in self.experiments]
         numbers = spark.range(0, self.tasks, 1, self.tasks)
         run = partial(run_dealt, texts, self.tasks, processes)
