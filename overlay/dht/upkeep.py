@@ -149,6 +149,8 @@ def backoff(first: float, attempt: int, draw: Randomness) -> float:
 async def explore(node: Joiner, config: DhtConfig) -> None:
     """Learn the own neighbourhood, and be learnt by it; then a few nodes of every farther part of the space.
 
+    The neighbourhood are the k nodes closest to the own id, this one among them.
+
     Each part shares one bit less with the own id than the next nearer one. All nodes nearer than the last of
     the neighbourhood are known, so the first part to look into is the one where that one is; and there is
     none where the neighbourhood is the whole network. Parts of which enough is known are left out.
