@@ -9,6 +9,10 @@ What a member sees of the change is a fair sample of it. A table is a uniform dr
 of it that leaves or crashes is the part of the community that does. A newcomer makes itself known to as many
 uniformly drawn members as a table has, so the newcomers that a member meets, over its table's size, are the
 part of the community that is new.
+
+**As published**, without the improvements, nobody is taken into tables when it comes: only drawings bring newcomers
+into the tables of those who came before. So a member draws at an interval that begins with the shortest one,
+and grows while nothing changes.
 """
 
 from __future__ import annotations
@@ -107,10 +111,14 @@ SOON = (0.2, 0.6)
 Changes rarely come alone: a drawing is to follow the last of a burst, and not all members draw at once."""
 
 
+GROWTH = 4
+"""As published, an interval is as many times as long as the one before, if nothing changed in that."""
+
+
 class DrawPace:
     """Counts changes between drawings and says when the next drawing is due."""
 
-    __slots__ = ("_changes", "_config", "_drawn_at", "_is_due", "_members")
+    __slots__ = ("_changes", "_config", "_drawn_at", "_is_due", "_members", "interval")
 
     def __init__(self, config: StructuredConfig, now: float) -> None:
         self._config = config
@@ -118,6 +126,8 @@ class DrawPace:
         self._members = 0
         self._changes = 0
         self._is_due = False
+        self.interval = config.shortest_redraw_seconds / GROWTH
+        """Seconds from the last drawing to the next, as published."""
 
     def soonest(self, now: float) -> float:
         """The least seconds to the next drawing."""
@@ -125,6 +135,8 @@ class DrawPace:
 
     def drawn(self, now: float, members: int) -> None:
         """A table of as many members was drawn: count anew."""
+        shortest, longest = self._config.shortest_redraw_seconds, self._config.longest_redraw_seconds
+        self.interval = shortest if self._changes else min(GROWTH * self.interval, longest)
         self._members, self._changes = members, 0
         self._drawn_at, self._is_due = now, False
 

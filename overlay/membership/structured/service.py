@@ -1,6 +1,6 @@
 """The structured membership service: uniform tables of floor(ln N + c) members, drawn from the directory.
 
-The rule as published: tables are drawn anew when a part of the community has changed, or an interval is over.
+The rule as published: tables are drawn anew at an interval, and when a part of the community has changed.
 Between drawings, a member that leaves says so to those who hold it, and one that crashes is removed when it
 is suspected.
 
@@ -210,10 +210,12 @@ class StructuredMembership(Member):
         config, chance = self._config, self._context.random
         if is_lacking:
             return config.shortest_redraw_seconds * chance.uniform(*SOON)
-        # Those who came together are not to draw together ever after.
-        seconds = config.longest_redraw_seconds * chance.uniform(
-            0.9 if self._has_joined else 0.2, 1.1
-        )
+        if self._balance:
+            # Those who came together are not to draw together ever after.
+            first = 0.9 if self._has_joined else 0.2
+            seconds = config.longest_redraw_seconds * chance.uniform(first, 1.1)
+        else:
+            seconds = self._pace.interval * chance.uniform(0.9, 1.1)
         if self._members:
             self._found_nobody = 0
             return seconds

@@ -113,6 +113,16 @@ def test_the_published_rule_alone_draws_tables_and_takes_nobody_in() -> None:
     assert sum(newcomer.id in table for table in community.graph.values()) > 0
 
 
+def test_as_published_the_last_to_come_are_soon_in_as_many_tables_as_the_first() -> None:
+    community = StructuredCommunity(2, balance=False)
+    community.grow(100, interval=0.5)
+    community.stage.run_for(90)
+    graph = community.graph
+    assert {len(table) for table in graph.values()} == {community.config.table_size(100)}
+    held = in_degrees(graph)
+    assert 0.8 < sum(held[50:]) / sum(held[:50]) < 1.25
+
+
 @pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.sweep)])
 def test_tables_have_one_size_and_are_uniform(count: int) -> None:
     community = community_of(count, seed=61)
