@@ -24,6 +24,7 @@ from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.transport.endpoint import Endpoint, EndpointConfig
 from pubsub.camcast.bootstrap import FindContacts
+from pubsub.camcast.messages import Check
 from pubsub.camcast.parameters import Parameters, membership_config
 from pubsub.camcast.process import RULES, Process, members_only
 from pubsub.config import NodeConfig
@@ -214,7 +215,14 @@ class Attachment:
     def serve(self, process: Process) -> None:
         """Hand the process its messages, and the failure detector's suspicions."""
         self._process = process
-        for kind, handler in process.handlers.items():
+        asked_for_lease = process.handlers[Check]
+
+        def check(sender: Contact, message: Check) -> None:
+            # Who asks for a lease has this process in a table.
+            self._runtime.failure.watched_by(sender)
+            asked_for_lease(sender, message)
+
+        for kind, handler in {**process.handlers, Check: check}.items():
             self._runtime.on(kind, handler)
         if self.gate is not None:
             self.gate.require(RULES)

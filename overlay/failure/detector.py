@@ -12,11 +12,11 @@ level* after a silence is minus log10 of that chance: it accrues, and the caller
 accrual detector of Hayashibara et al., SRDS 2004, with the tail that repeated questions have, in place of a
 normal one.)
 
-Peers that are only listed somewhere (a topic table) are watched *in turn*: one question every few seconds,
-however many they are, and light members more seldom. So a crash is seen late by nodes that only list the
-peer; a node that sends it something sees it as soon as any other. To tell all who list a peer of its crash
-within seconds would take a rumour to every member of its community: at a given rate of crashes a member its
-cost to each grows with N.
+Peers that are only listed somewhere (a table) are watched *in turn*: one question every few seconds, however
+many they are, and light members more seldom. A peer that is in as many tables as it has entries is then asked
+by somebody as often. The first that gets no answer asks others that list the peer, whom the peer has named
+(`overlay.failure.probes`), to ask it, and these do the same: so all who list it notice its crash within
+seconds of the first, at a cost that does not grow with N. A node that sends it something needs no turn.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ SECOND_TO_ASK = 1.1
 """How much longer the smaller id of a pair waits before it asks, so that only one of the two does."""
 
 
+ALARM_TURNS = 4
+"""Two crashes within as many turns raise an alarm, and there is no other for as long."""
+
+
 @dataclass(frozen=True)
 class FailureConfig:
     """Times are seconds. A crash is noticed within 1.1 x interval + time-out, by default 4.2 s; that of a
@@ -71,8 +75,9 @@ class FailureConfig:
     seconds."""
 
     helpers: int = 3
-    """When such a peer did not answer the first question, this many others that are watched are asked to ask
-    it as well (the indirect probes of SWIM): what cuts off two nodes only is not taken for a crash."""
+    """When such a peer did not answer the first question, this many others, which watch it too if some are
+    known, are asked to ask it as well (the indirect probes of SWIM): what cuts off two nodes only is not
+    taken for a crash."""
 
     least_retry: float = 0.1
     """It is asked again every max(least_retry, 1.25 x the shortest usual answer) until it answers."""
@@ -180,11 +185,13 @@ class _Watch:
         "count",
         "count_in_turn",
         "due",
+        "fellows",
         "heard_at",
         "is_expected",
         "is_light",
         "is_untold",
         "suspected",
+        "turns",
     )
 
     def __init__(self, contact: Contact, now: float) -> None:
@@ -199,9 +206,13 @@ class _Watch:
         """What was sent to it over its channel is not acknowledged."""
         self.is_light = False
         """It said that it wants to be asked seldom."""
+        self.fellows: tuple[Contact, ...] = ()
+        """Others that watch it, as it said last."""
         self.suspected = False
         self.is_untold = False
         """It was suspected already when somebody began to watch it."""
+        self.turns = 0
+        """How many turns it waits until it is first asked; 0: as many as peers are watched in turn."""
         self.due = now
 
     @property
@@ -238,6 +249,11 @@ class Detector:
         self._watches: dict[PeerId, _Watch] = {}
         self._in_turn = 0
         """Peers that are watched in turn only."""
+        self._suspected_at = -math.inf
+        self._alarm_at = -math.inf
+        """For one turn after that, nobody waits for its turn."""
+        self._is_own_alarm = False
+        """Whether this node has itself suspected several."""
         self._queue: list[tuple[float, int, PeerId]] = []
         self._order = 0
 
@@ -258,6 +274,10 @@ class Detector:
         else:
             watch.count += 1
         self._in_turn += watch.is_in_turn
+        if is_new and in_turn:
+            watch.turns = (
+                self._in_turn
+            )  # not all that begin to be watched together are asked together
         if watch.suspected:
             watch.is_untold = True
         if is_new or watch.suspected or not in_turn:
@@ -294,6 +314,19 @@ class Detector:
         if watch is not None:
             watch.is_light = light
 
+    def note_fellows(self, peer: PeerId, fellows: tuple[Contact, ...]) -> None:
+        """A watched peer named others that watch it."""
+        watch = self._watches.get(peer)
+        if watch is not None:
+            watch.fellows = fellows
+
+    def doubt(self, peer: PeerId, now: float) -> None:
+        """A peer does not answer somebody else, and was asked by this node just now: its silence counts."""
+        watch = self._watches.get(peer)
+        if watch is not None and watch.is_idle and watch.asked_at is None:
+            self._count_silence(watch, now)
+            self._schedule(watch, now + self._retry(watch))
+
     def expect(self, contact: Contact, now: float) -> None:
         """Something was sent to a peer that it acknowledges: its silence from now on counts.
 
@@ -302,11 +335,14 @@ class Detector:
         if watch is None:
             watch = self._watches[contact.id] = _Watch(contact, now)
         if watch.asked_at is None and not watch.count:
-            watch.asked_at = now
+            self._count_silence(watch, now)
             watch.is_expected = True
-            # That it was heard, or began to be watched, at this very moment is not the answer.
-            watch.heard_at = min(watch.heard_at, math.nextafter(now, -math.inf))
             self._schedule(watch, now + max(self._retry(watch), EXPECTED_ANSWER))
+
+    def _count_silence(self, watch: _Watch, now: float) -> None:
+        watch.asked_at = now
+        # That it was heard, or began to be watched, at this very moment is not the answer.
+        watch.heard_at = min(watch.heard_at, math.nextafter(now, -math.inf))
 
     def _forget_unwatched(self, watch: _Watch) -> bool:
         is_unwatched = watch.count <= 0 and watch.count_in_turn <= 0
@@ -381,6 +417,7 @@ class Detector:
     def _answered(self, watch: _Watch, seconds: float, actions: list[Action]) -> None:
         watch.asked_at = None
         watch.is_expected = False
+        watch.turns = 0
         if watch.suspected:
             watch.suspected = watch.is_untold = False
             actions.append(Restore(watch.contact))
@@ -391,7 +428,10 @@ class Detector:
         interval = self._config.interval
         if watch.is_in_turn:
             seldom = SELDOM if watch.is_light or self._config.light else 1
-            interval = max(interval, self._config.turn * self._in_turn * seldom)
+            turns = watch.turns or self._in_turn
+            if now < self._alarm_at + self._config.turn:
+                turns = 1
+            interval = max(interval, self._config.turn * turns * seldom)
         patience = interval * (1 if self._me > watch.contact.id else SECOND_TO_ASK)
         quiet_until = watch.heard_at + patience
         if now < quiet_until:
@@ -405,7 +445,11 @@ class Detector:
         give_up_at = asked_at + self._timeout(watch)
         if now >= give_up_at:
             watch.suspected = True
+            if watch.is_expected and watch.fellows:
+                actions.append(AskOthers(watch.contact, watch.fellows))
             actions.append(Suspect(watch.contact))
+            if watch.is_in_turn:
+                self._count_crash(now)
             if not self._forget_unwatched(watch):
                 self._schedule(watch, now + self._config.probe_interval)
         else:
@@ -414,15 +458,39 @@ class Detector:
                 actions.append(AskOthers(watch.contact, self._helpers(watch)))
             self._schedule(watch, min(now + self._retry(watch), give_up_at))
 
+    def _count_crash(self, now: float) -> None:
+        """One crash may be the first of several: look at the others. After two, have others look, too."""
+        self.alarm(now, is_own=now < self._suspected_at + ALARM_TURNS * self._config.turn)
+        self._suspected_at = now
+
+    def alarm(self, now: float, *, is_own: bool = False) -> None:
+        """Ask all that wait for their turn within the next one. `is_own`: this node has suspected several."""
+        turn = self._config.turn
+        is_lasting = now < self._alarm_at + ALARM_TURNS * turn
+        if is_lasting and self._is_own_alarm >= is_own:
+            return
+        self._is_own_alarm = is_own
+        self._alarm_at = now
+        waiting = [w for w in self._watches.values() if w.is_in_turn and w.asked_at is None]
+        for number, watch in enumerate(waiting):
+            self._schedule(watch, now + turn / 2 * number / len(waiting))
+
+    def is_alarmed(self, now: float) -> bool:
+        """Whether this node suspected several just now: those that it talks to are to look as well."""
+        return self._is_own_alarm and now < self._alarm_at + ALARM_TURNS * self._config.turn
+
     def _helpers(self, silent: _Watch) -> tuple[Contact, ...]:
-        """Others that answered the last question: those that were heard last."""
+        """Those that watch it as well; where these are few, others that answered the last question, those
+        that were heard last."""
         others = [
             watch
             for watch in self._watches.values()
             if watch.asked_at is None or watch.heard_at >= watch.asked_at
         ]
         others.sort(key=lambda watch: watch.heard_at, reverse=True)
-        return tuple([watch.contact for watch in others[: self._config.helpers]])
+        helpers = {fellow.id: fellow for fellow in silent.fellows if fellow.id != self._me}
+        helpers |= {watch.contact.id: watch.contact for watch in others}
+        return tuple(helpers.values())[: self._config.helpers]
 
     def _timeout(self, watch: _Watch) -> float:
         config = self._config

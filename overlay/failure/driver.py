@@ -63,9 +63,7 @@ class FailureDetector:
         self._probes = Probes(
             lambda peer, body: endpoint.send(peer.address, FrameKind.PROBE, body),
             self._turn.now,
-            self.heard,
-            self._detector.note_light,
-            self._malformed.add,
+            self,
             light=config.light,
         )
         endpoint.on(FrameKind.PROBE, self._probes.receive)
@@ -92,6 +90,30 @@ class FailureDetector:
         self._detector.heard(peer, self._turn.now())
         if self._detector.is_suspected(peer):
             self._arm()
+
+    def answered(self, peer: PeerId, light: bool) -> None:
+        self._detector.note_light(peer, light)
+
+    def named(self, peer: PeerId, watchers: tuple[Contact, ...]) -> None:
+        self._detector.note_fellows(peer, watchers)
+
+    def doubted(self, peer: PeerId) -> None:
+        self._detector.doubt(peer, self._turn.now())
+        self._arm()
+
+    def alarmed(self) -> None:
+        self._detector.alarm(self._turn.now())
+        self._arm()
+
+    def is_alarmed(self) -> bool:
+        return self._detector.is_alarmed(self._turn.now())
+
+    def malformed(self) -> None:
+        self._malformed.add()
+
+    def watched_by(self, contact: Contact) -> None:
+        """A peer has this node in a table: when this node falls silent, the peer is to be told."""
+        self._probes.watched_by(contact)
 
     def expect(self, contact: Contact) -> None:
         """Something was sent to a peer over its channel: its silence counts from now on."""

@@ -254,6 +254,8 @@ class Community:
         for member in self.membership.table:
             self._context.send(member, Goodbye(self.name))
             self._services.unwatch(member)
+        for process in self.super_tables.contacts:
+            self._services.unwatch(process)
         self.links.stop()
         self.search.stop()
         self.membership.stop()
@@ -319,6 +321,10 @@ class Community:
 
     def _super_table_changed(self, super_topic: str, contact: Contact, entered: bool) -> None:
         self._super_processes += 1 if entered else -1
+        if entered:
+            self._services.watch(contact)
+        elif not self._stopped:
+            self._services.unwatch(contact)
         detail = f"{'added' if entered else 'removed'} super {super_topic}"
         self.record("table", peer=contact.id, detail=detail)
 

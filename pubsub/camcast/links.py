@@ -26,7 +26,7 @@ from pubsub.topic import Topic
 
 STALE_INTERVALS = 12
 """An entry that was not confirmed for this many link intervals gives way to a fresh one. One that has crashed
-goes as soon as an event is sent to it; without events, every look asks z processes and takes them anew."""
+goes as soon as the failure detector has noticed it; besides, every look asks z processes and takes them anew."""
 
 
 Changed = Callable[[str, Contact, bool], None]
@@ -166,6 +166,11 @@ class SuperTables:
                 table.clear()
         self._tables = {name: t for name, t in self._tables.items() if t}
         self._bridged = {name: None for name in self._bridged if name in needed}
+
+    @property
+    def contacts(self) -> list[Contact]:
+        """Every entry of every table."""
+        return [contact for table in self._tables.values() for contact in table.contacts]
 
     def drop(self, peer: PeerId, topic: str | None = None) -> bool:
         """Take a process out of the table of `topic`, or of all tables."""
