@@ -26,7 +26,7 @@ from pubsub.topic import Topic
 
 STALE_INTERVALS = 12
 """An entry that was not confirmed for this many link intervals gives way to a fresh one. One that has crashed
-goes as soon as the failure detector has noticed it; besides, every look asks z processes and takes them anew."""
+goes as soon as that is noticed; besides, every look asks z processes and takes them anew."""
 
 
 Changed = Callable[[str, Contact, bool], None]

@@ -10,9 +10,9 @@ of it that leaves or crashes is the part of the community that does. A newcomer 
 uniformly drawn members as a table has, so the newcomers that a member meets, over its table's size, are the
 part of the community that is new.
 
-**As published**, without the improvements, nobody is taken into tables when it comes: only drawings bring newcomers
-into the tables of those who came before. So a member draws at an interval that begins with the shortest one,
-and grows while nothing changes.
+**As published**, nobody is taken into tables when it comes: only drawings bring newcomers into the tables of
+those who came before. So a member draws at an interval that begins with the shortest one, and grows while
+nothing changes.
 """
 
 from __future__ import annotations
