@@ -135,8 +135,9 @@ class DrawPace:
 
     def drawn(self, now: float, members: int) -> None:
         """A table of as many members was drawn: count anew."""
-        shortest, longest = self._config.shortest_redraw_seconds, self._config.longest_redraw_seconds
-        self.interval = shortest if self._changes else min(GROWTH * self.interval, longest)
+        config = self._config
+        grown = min(GROWTH * self.interval, config.longest_redraw_seconds)
+        self.interval = config.shortest_redraw_seconds if self._changes else grown
         self._members, self._changes = members, 0
         self._drawn_at, self._is_due = now, False
 
