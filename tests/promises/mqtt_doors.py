@@ -1,4 +1,5 @@
-"""MQTT clients of several doors: a message of QoS 2 comes once, though doors crash and clients move."""
+"""MQTT clients of several doors: a message of QoS 2 comes once, and to a member of a `$share` group at least
+once, though doors crash and clients move."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from tests.promises.storm import Outcome, Program, Storm, eventually
 
 NAME = "mqtt doors"
 KINDS = ("crash", "partition", "spike", "slow", "disk")
-DOORS, WRITERS, READERS = 3, 2, 2
+DOORS, WRITERS, READERS, MEMBERS = 3, 2, 2, 2
 TOPICS = ("/orders", "/mqtt-sessions")
 WINDOW = 3
 """Messages that a client that publishes has under way."""
@@ -210,6 +211,8 @@ class Writer(Client):
 class Reader(Client):
     """Counts what it is given: when it comes, or when it is released (section 4.3.3 allows both)."""
 
+    filter = "orders/+"
+
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self.got: Counter[str] = Counter()
@@ -218,7 +221,7 @@ class Reader(Client):
 
     def begin(self) -> None:
         if not self.was_there:
-            self.send(Subscribe(1, (Asked("orders/+", 2),)))
+            self.send(Subscribe(1, (Asked(self.filter, 2),)))
 
     def take(self, packet: Packet) -> None:
         match packet:
@@ -238,11 +241,18 @@ class Reader(Client):
                 self.send(Ack(PUBCOMP, packet.packet_id))
 
 
+class Member(Reader):
+    """One of those who share the messages."""
+
+    filter = "$share/workers/orders/+"
+
+
 def run(seed: int, minutes: float = 4.0) -> Outcome:
     storm = Storm(seed, minutes, KINDS)
     outcome = Outcome(NAME, seed)
     doors = [Door(storm) for _ in range(DOORS)]
     readers = [Reader(f"reader {n}", storm, doors, outcome) for n in range(READERS)]
+    members = [Member(f"member {n}", storm, doors, outcome) for n in range(MEMBERS)]
     writers = [Writer(f"writer {n}", storm, doors, outcome) for n in range(WRITERS)]
 
     async def meeting_point(program: Program) -> None:
@@ -264,6 +274,9 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         numbers = ((one, n) for one in writers for n in range(1, one.published + 1))
         return Counter(f"{one.name} {n}" for one, n in numbers)
 
+    def shared() -> Counter[str]:
+        return sum((one.got for one in members), Counter[str]())
+
     async def main() -> None:
         storm.add("meeting point", meeting_point, mortal=False)
         storm.add("archive", archive)
@@ -272,8 +285,9 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         for program in storm.programs:
             storm.start(program)
             await asyncio.sleep(1.0)
-        tasks = [asyncio.create_task(one.run()) for one in readers]
-        if not await eventually(storm.net, 120, lambda: all(one.was_there for one in readers)):
+        listening = [*readers, *members]
+        tasks = [asyncio.create_task(one.run()) for one in listening]
+        if not await eventually(storm.net, 120, lambda: all(one.was_there for one in listening)):
             outcome.violations.append("a reader could not subscribe")
         tasks += [asyncio.create_task(one.run()) for one in writers]
         await asyncio.sleep(10)
@@ -284,6 +298,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             outcome.violations.append("a message was never acknowledged")
         for reader in readers:
             await eventually(storm.net, 300, lambda one=reader: one.got.keys() >= expected().keys())  # type: ignore[misc]
+        await eventually(storm.net, 300, lambda: shared().keys() >= expected().keys())
         await asyncio.sleep(60)
         for task in tasks:
             task.cancel()
@@ -296,4 +311,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             outcome.violations.append(f"{reader.name} never got {sorted(lost)[:5]} ({len(lost)})")
         if again := reader.got - published:
             outcome.violations.append(f"{reader.name} got twice {sorted(again)[:5]} ({len(again)})")
+    outcome.checked += len(published)
+    if lost := published - shared():
+        outcome.violations.append(f"no member got {sorted(lost)[:5]} ({len(lost)})")
     return outcome

@@ -126,9 +126,13 @@ class Group:
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             then(reason)
+        if not self._is_ready:
+            self._look_again()  # for members that were there before
 
     def take(self, message: MqttMessage, key: bytes, done: Callable[[], None]) -> None:
-        if not self.members or not message.qos or not message.sender:
+        if not self.members:
+            return  # it stays the archive's
+        if not message.qos or not message.sender:
             done()  # what Python programs publish has come already
         elif not matches(self._levels, message.topic):
             done()
@@ -138,4 +142,8 @@ class Group:
     def displaced(self) -> None:
         """The archive is gone, or has ended the subscription: look for one again."""
         self._is_ready, self._given = False, {}
-        self._hub.clock.call_later(AGAIN_SECONDS, self._follow)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self.members:
+            self._hub.clock.call_later(AGAIN_SECONDS, self._follow)

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
 
+import msgpack
 import pytest
 
 from overlay.identity import Identity
@@ -264,6 +265,23 @@ def test_a_subscription_that_is_closed_looks_for_no_archive_any_more() -> None:
         for subscription in subscriptions:
             await subscription.close()
         assert not client._finders
+
+    play(main)
+
+
+def test_a_bounded_position_has_the_runs_heard_of_last() -> None:
+    """As doors for MQTT write it down: each client that publishes with QoS 2 is a run."""
+
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node = await world.node()
+        async with node.subscribe("/soccer", durable="client", since="beginning") as events:
+            for number in range(6):
+                await node.publish_in_run("/soccer", number.to_bytes(8, "big"), 1, [number])
+                (await anext(events)).ack()
+                bounded = msgpack.unpackb(events.done_position(4))
+                assert len(bounded) == min(number + 1, 4)
+            assert bounded == msgpack.unpackb(events.position)[-4:]
 
     play(main)
 
