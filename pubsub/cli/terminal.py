@@ -33,7 +33,7 @@ def say(arguments: argparse.Namespace, text: str, **fields: Any) -> None:
 
 
 def plain(event: Event) -> str:
-    return plain_line(event.topic, event.data)
+    return plain_line(event.topic, _shown(event))
 
 
 def as_json(event: Event, **more: Any) -> str:
@@ -41,7 +41,7 @@ def as_json(event: Event, **more: Any) -> str:
     return json_line(
         {
             "topic": event.topic,
-            "data": event.data,
+            "data": _shown(event),
             "publisher": event.publisher,
             "sequence": event.sequence,
             "hops": event.hops,
@@ -49,6 +49,15 @@ def as_json(event: Event, **more: Any) -> str:
             **more,
         }
     )
+
+
+def _shown(event: Event) -> Any:
+    """The event's data; the payload where an MQTT client has published it."""
+    if type(event.data) is not bytes:
+        return event.data
+    from pubsub.doors.mqtt.message import shown_data
+
+    return shown_data(event.topic, event.data)
 
 
 async def input_lines() -> AsyncIterator[str]:

@@ -25,7 +25,7 @@ from aiohttp import WSMsgType, web
 
 from overlay.contact import Address
 from overlay.errors import CamcastError, NetworkError, UsageError
-from pubsub.doors.mqtt.message import MARK, message_in
+from pubsub.doors.mqtt.message import shown_data
 from pubsub.doors.openapi import OPENAPI, page
 from pubsub.doors.serving import TOKEN_NEEDED, Tokens, certificate, is_own_page, serve
 from pubsub.event import DATA_LIMIT, Event
@@ -423,20 +423,12 @@ def _data(kind: str, body: bytes) -> Any:
 
 
 def _shown(event: Event) -> dict[str, Any]:
-    """An event as a JSON object. A payload of an MQTT client is shown as JSON, or text, if it is that."""
-    data = event.data
-    is_message = type(data) is bytes and data.startswith(MARK)
-    message = message_in(event.topic, data) if is_message else None
-    if message is not None and message.payload:
-        data = message.payload
-        with suppress(ValueError, RecursionError):
-            data = data.decode()
-            data = json.loads(data)
+    """An event as a JSON object."""
     return {
         "id": event.id.hex(),
         "topic": event.topic,
         "publisher": event.publisher.hex(),
-        "data": as_json_data(data),
+        "data": as_json_data(shown_data(event.topic, event.data)),
     }
 
 

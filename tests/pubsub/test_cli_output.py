@@ -11,6 +11,7 @@ import pytest
 from overlay.contact import PeerId
 from pubsub.cli import via_distributors
 from pubsub.cli.terminal import as_json, plain
+from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.distributors import ServiceMessage
 from pubsub.event import Event, Origin
 
@@ -42,6 +43,12 @@ def test_a_message_of_a_service_is_written_alike() -> None:
     fields = json.loads(via_distributors._json(message))
     assert (fields["data"], fields["publisher"]) == ({"6b": "NaN"}, "00" * 20)
     assert via_distributors._plain(message) == 'ticker  {"6b": "NaN"}'
+
+
+def test_a_message_of_an_mqtt_client_is_shown_as_its_payload() -> None:
+    for payload, shown in [(b'{"a": 1}', {"a": 1}), (b"warm", "warm"), (b"\xff", "ff")]:
+        data = MqttMessage("a", payload).to_data()
+        assert json.loads(as_json(event(data)))["data"] == shown
 
 
 def test_plain_text_is_one_line_that_does_nothing_to_the_terminal() -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -129,6 +130,21 @@ def _read(name: str, data: bytes) -> MqttMessage | None:
         return None
     retain = bool(flags & _RETAIN)
     return MqttMessage(name, cursor.rest(), flags & 3, retain, sender, properties, published_at)
+
+
+def shown_data(topic: str, data: Any) -> Any:
+    """An event's data as people see it: the payload of an MQTT client's message as JSON, or text, if it is
+    that; any other data as it is."""
+    if type(data) is not bytes or not data.startswith(MARK):
+        return data
+    message = message_in(topic, data)
+    if message is None or not message.payload:
+        return data
+    shown: Any = message.payload
+    with suppress(ValueError, RecursionError):
+        shown = message.payload.decode()
+        shown = json.loads(shown)
+    return shown
 
 
 def _payload(data: Any) -> bytes:
