@@ -11,8 +11,8 @@ import pytest
 from overlay.contact import PeerId
 from pubsub.cli import via_distributors
 from pubsub.cli.terminal import as_json, plain
-from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.distributors import ServiceMessage
+from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.event import Event, Origin
 
 

@@ -11,7 +11,7 @@ import pytest
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.connection import MOST_UNREAD
 from pubsub.doors.mqtt.groups import SILENT_SECONDS, Groups, group_key
-from pubsub.doors.mqtt.hub import Hub, name_at_archive
+from pubsub.doors.mqtt.hub import Hub
 from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.doors.mqtt.network import MqttConfig, Open
 from pubsub.doors.mqtt.packets import (
@@ -41,6 +41,7 @@ from pubsub.doors.mqtt.packets import (
     Will,
     write_packet,
 )
+from pubsub.doors.mqtt.subscribing import name_at_archive
 
 
 class Clock:
