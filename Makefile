@@ -43,7 +43,7 @@ figures: $(READY)  ## remake every figure of README and docs: about 70 minutes, 
 	-$(FAN) --peers zenoh zmq nats --subscribers 1
 	-$(FAN) --stop-one --runs 5
 	-$(FAN) --stop-one --stop-rate 5000 --runs 5
-	for name in durable distributors topics broadcasts collections; do \
+	for name in durable distributors topics broadcasts collections mqtt; do \
 		$(BIN)/camcast bench $$name --out $(MEASURED); done
 	$(BIN)/camcast bench quote --take $(MEASURED)
 

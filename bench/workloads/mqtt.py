@@ -343,7 +343,7 @@ WORKLOAD = Workload(
     run,
     (
         RowTable(
-            "mqtt.speed",
+            "speed",
             "One publisher, 64-byte messages, at most 500 on their way",
             {
                 "system": "system",
@@ -361,7 +361,7 @@ WORKLOAD = Workload(
             "busiest server process, so a second if each had a core of its own.",
         ),
         RowTable(
-            "mqtt.memory",
+            "memory",
             "Clients that are connected and subscribed",
             {"system": "system", "clients": "clients"},
             (
