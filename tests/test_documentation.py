@@ -19,10 +19,17 @@ from types import CodeType
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from bench.suites.grid import read_suite
 from overlay import loops
 from overlay.virtual import Network
 from pubsub import Node
+from pubsub.cli import parser_for
+from pubsub.cli.options import with_file
+from pubsub.doors.http import HttpDoor
+from tests.browser import BROWSER, browse
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(py|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -132,6 +139,45 @@ def test_fragments_are_the_exception() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     found = {page.stem for page in pages if "\n```py\n" in page.read_text()}
     assert found == set(FRAGMENTS)
+
+
+def blocks(kind: str) -> Iterator[Any]:
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        found = re.findall(rf"^```{kind}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+        yield from (pytest.param(text, id=page.stem) for text in found)
+
+
+@pytest.mark.parametrize("text", list(blocks("toml")))
+def test_a_file_of_settings_is_understood(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    if "[[grid]]" in text:
+        assert len(read_suite(file)) > 0
+    else:
+        words = ["node", "--config", str(file)]
+        assert with_file(parser_for(words).parse_args(words)).settings
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("text", list(blocks("html")))
+def test_a_web_page_shows_what_it_publishes(text: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Node() as node, HttpDoor(node, "127.0.0.1:0", origins=["*"]) as door:
+            page = text.replace("127.0.0.1:8080", str(door.address))
+
+            async def answer(request: web.Request) -> web.Response:
+                return web.Response(text=f"<body>{page}</body>", content_type="text/html")
+
+            app = web.Application()
+            app.router.add_get("/", answer)
+            async with (
+                TestServer(app) as server,
+                browse(str(server.make_url("/")), tmp_path / "profile") as shown,
+            ):
+                await shown.until("""document.body?.innerText.includes('{"score":"1-0"}')""")
+
+    loops.run(asyncio.wait_for(main(), LONG_ENOUGH))
 
 
 def test_every_page_is_in_the_site() -> None:
