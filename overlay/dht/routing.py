@@ -125,13 +125,10 @@ class RoutingTable:
         distance of any one id of a bucket orders the buckets, for each is one subtree and their distances
         do not overlap.
         """
-        goal = place.long_id
         found: list[RoutedPeer] = []
-        buckets = {bucket.range[0] ^ goal: bucket.nodes for bucket in self.buckets}
-        for first in sorted(buckets):
-            nodes = buckets[first]
-            if nodes:
-                near = {peer.long_id ^ goal: peer for peer in nodes.values()}
+        for bucket in self._nearest_first(place.long_id):
+            if bucket.nodes:
+                near = {peer.long_id ^ place.long_id: peer for peer in bucket.nodes.values()}
                 peers = [near[distance] for distance in sorted(near)]
                 if exclude is not None:
                     out, home = exclude.id, exclude.home
@@ -140,6 +137,17 @@ class RoutingTable:
                 if len(found) >= count:
                     break
         return found[:count]
+
+    def _nearest_first(self, goal: int) -> Iterator[Bucket]:
+        """The bucket that a place is in, and the others in the order of their distances.
+
+        The first alone mostly has enough, and then the others, some eighty of them, are not ordered.
+        """
+        own = self.bucket_at(goal)
+        yield own
+        others = {bucket.range[0] ^ goal: bucket for bucket in self.buckets if bucket is not own}
+        for first in sorted(others):
+            yield others[first]
 
     def _index_of(self, place: RoutedPeer | Target) -> int:
         return bisect_right(self._firsts, place.long_id) - 1

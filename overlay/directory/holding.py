@@ -58,9 +58,10 @@ class HeldShard:
         "_at_address",
         "_by_chance",
         "_config",
-        "_packed",
+        "_listed",
         "_shard",
         "_stand_for",
+        "_trace_depths",
         "born",
         "heard",
         "interior",
@@ -72,12 +73,15 @@ class HeldShard:
     def __init__(self, shard: Shard, config: DirectoryConfig, now: float) -> None:
         self._shard = shard
         self._config = config
-        self._packed: bytes | None = None
+        self._listed: tuple[bytes, dict[int, Contact]] | None = None
+        """The members' fingerprints as they are sent, and whom each stands for."""
         self._at_address: dict[Address, PeerId] = {}
         self.members: dict[PeerId, AnnouncedMember] = {}
         self.traces: dict[PeerId, AnnouncedMember] = {}
         self._stand_for = 0.0
         """Members that the traces stand for."""
+        self._trace_depths: dict[int, int] = {}
+        """How many traces there are of members that live at a depth."""
         self._by_chance = 0
         """Traces that are not sure: more than `merge` members lived below when they were left."""
         self.interior = False
@@ -111,7 +115,8 @@ class HeldShard:
 
     def put(self, contact: Contact, leaf_depth: int, stay: int, sure: bool, now: float) -> None:
         """Hold or refresh a record; a member that has moved deeper becomes a trace, and back."""
-        packed = self._packed if contact.id in self.members else None
+        before = self.members.get(contact.id)
+        listed = self._listed if before is not None and before.contact == contact else None
         self.remove(contact.id)
         record = AnnouncedMember(
             contact,
@@ -123,7 +128,7 @@ class HeldShard:
         )
         if leaf_depth == self._shard.depth:
             self.members[contact.id] = record
-            self._packed = packed
+            self._listed = listed
         else:
             self.traces[contact.id] = record
             self._count_trace(record, +1)
@@ -137,7 +142,7 @@ class HeldShard:
         if kind is self.traces:
             self._count_trace(record, +1)
         self._at_address[record.contact.address] = record.contact.id
-        self._packed = None
+        self._listed = None
 
     def complete(self, since: float, born: float) -> None:
         """All that others hold, `since` when, is held here as well; records are ordered by expiry again."""
@@ -147,12 +152,12 @@ class HeldShard:
             ordered = sorted(kind.items(), key=lambda held: held[1].expires)
             kind.clear()
             kind.update(ordered)
-        self._packed = None
+        self._listed = None
 
     def remove(self, member: PeerId) -> None:
         record = self.members.pop(member, None)
         if record is not None:
-            self._packed = None
+            self._listed = None
         else:
             record = self.traces.pop(member, None)
             if record is None:
@@ -207,24 +212,34 @@ class HeldShard:
         """The depth at which those that left traces live: the middle one."""
         if not self.traces:
             return self._shard.depth
-        depths = sorted(trace.leaf_depth for trace in self.traces.values())
-        return depths[len(depths) // 2]
+        left, depths = len(self.traces) // 2, self._trace_depths
+        for depth in sorted(depths):
+            left -= depths[depth]
+            if left < 0:
+                break
+        return depth
 
     def fingerprints(self) -> bytes:
-        """Four bytes for each member; kept until the members change."""
-        if self._packed is None:
-            values = [record.fingerprint for record in self.members.values()]
-            self._packed = pack(f">{len(values)}I", *values)
-        return self._packed
+        """Four bytes for each member."""
+        return self._list()[0]
 
     def ranked(self, salt: int, skip: int, want: int) -> list[Contact]:
         """Members in the order of a salt."""
-        members = {record.fingerprint: record.contact for record in self.members.values()}
+        members = self._list()[1]
         return [members[mark] for mark in by_rank(members, salt)[skip : skip + want]]
+
+    def _list(self) -> tuple[bytes, dict[int, Contact]]:
+        """Kept until the members change: a shard is asked for hundreds of times as often."""
+        if self._listed is None:
+            members = {record.fingerprint: record.contact for record in self.members.values()}
+            self._listed = (pack(f">{len(members)}I", *members), members)
+        return self._listed
 
     def _count_trace(self, trace: AnnouncedMember, by: int) -> None:
         self._by_chance += 0 if trace.sure else by
         self._stand_for += by * self._stands_for(trace)
+        at = trace.leaf_depth
+        self._trace_depths[at] = self._trace_depths.get(at, 0) + by
 
     def _stands_for(self, trace: AnnouncedMember) -> float:
         if trace.sure:
