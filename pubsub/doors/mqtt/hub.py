@@ -436,6 +436,7 @@ class Hub:
         self._end(session, forget=False)
         if connection is not None:
             connection.taken_over()
+            self._cancel_will(session.client_id)  # nor one whose delay has just begun
 
     def offer(
         self,

@@ -438,6 +438,15 @@ def test_a_delayed_will_waits_for_the_client_or_the_end_of_its_session(ports: li
         with Raw(second, "wd-3", properties=LASTING) as moved:  # to another door
             assert moved.present
             sub.nothing(3)
+        will = ("wills/g", "still here", 1)
+        options = {"properties": LASTING, "will_properties": {WILL_DELAY: 2}}
+        with (
+            Raw(first, "wd-4", will=will, **options) as four,
+            Raw(second, "wd-4", properties=LASTING) as moved,  # while it is connected to the first
+        ):
+            assert moved.present
+            assert four.ended(20) == 0x8E
+            sub.nothing(3)
 
 
 def test_messages_expire_and_say_how_long_they_have(ports: list[int]) -> None:
