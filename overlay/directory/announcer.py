@@ -15,7 +15,7 @@ from functools import partial
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.locations import Locations, Peers
+from overlay.directory.locations import Locations
 from overlay.directory.messages import (
     BAD_TOKEN,
     HELD_ELSEWHERE,
@@ -24,6 +24,7 @@ from overlay.directory.messages import (
     Withdraw,
 )
 from overlay.directory.paths import Visit
+from overlay.directory.peers import Peers
 from overlay.directory.survey import Explorer
 from overlay.directory.tree import LARGE_DEPTH, MAX_DEPTH, Shard, point_of, shard_at
 from overlay.metrics import Metrics
@@ -239,7 +240,7 @@ class Announcer:
                 held_by = [replica for replica in nearest if replica in replies]
                 if len(held_by) == count:
                     self._locations.correct(shard, tuple(held_by))
-            crowd = self._locations.crowd(shard, nearest)
+            crowd = await self._locations.region(shard, nearest)
             # Few others tell these, so that they know less: their advice is not taken.
             await self._tell_those(crowd, request, dict(replies), told)
         now = self._peers.context.now()

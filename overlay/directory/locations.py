@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
-from overlay.contact import Contact, PeerId
-from overlay.context import Context
+from overlay.contact import Contact
 from overlay.directory.config import DirectoryConfig
+from overlay.directory.peers import Peers
+from overlay.directory.region import Regions
 from overlay.directory.tree import Shard
 from overlay.metrics import Metrics
-from overlay.steps import Cancellable, answer_to
+from overlay.steps import answer_to
 
 _A_MOMENT = 1.0
 """Seconds."""
-
-_CROWDED = {3: 0.5, 4: 1.0, 5: 1.5}
-"""Nodes that are crowded, where as few are expected: that happens by chance at one key in thirty."""
-
-
-class Peers(Protocol):
-    """What the directory needs of a node of the DHT. Nothing here raises for reasons of the network."""
-
-    @property
-    def context(self) -> Context: ...
-
-    def around(
-        self, key: PeerId, exact: int, wide: int, done: Callable[[list[Contact]], None]
-    ) -> Cancellable:
-        """The `exact` live serving nodes closest to `key`, then others near it, up to `wide` in all."""
-        ...
-
-    def ask(
-        self, to: Contact, request: object, done: Callable[[object | None], None]
-    ) -> Cancellable:
-        """The peer's reply, of whatever type it sent; None when none came, though asked repeatedly."""
-        ...
-
-    def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
-        """The nodes closest to `key` that this one knows, itself included if it serves; asks nobody."""
-        ...
-
-    def token(self, to: Contact) -> bytes:
-        """The last token that this process got from a node; empty if none. `around` brings new ones."""
-        ...
 
 
 class Locations:
@@ -59,6 +29,7 @@ class Locations:
     def __init__(self, peers: Peers, config: DirectoryConfig, metrics: Metrics) -> None:
         self._peers = peers
         self._config = config
+        self._regions = Regions(peers, config)
         self._known: dict[Shard, tuple[tuple[Contact, ...], int, float]] = {}
         self._lookups = metrics.counter("directory_lookups", "DHT lookups made for shards")
 
@@ -84,27 +55,12 @@ class Locations:
             return known[0]
         return self._peers.known_closest(root.key, self._config.root_replicas)
 
-    def crowd(self, shard: Shard, nearest: Sequence[Contact]) -> tuple[Contact, ...]:
-        """The nodes of the region around a root, if the nearest to it are crowded; else none.
-
-        The region is as wide as twice the replicas need without a crowd, so that those who would hold the
-        shard then are in it, however many came between. How dense nodes are is seen around this node's own
-        id, which nobody else chose."""
-        replicas, me = self._config.replicas, self._peers.context.contact.id
-        if shard.depth or len(nearest) < replicas:
+    async def region(self, shard: Shard, nearest: Sequence[Contact]) -> tuple[Contact, ...]:
+        """The nodes of the region around a root, if the nearest to it are crowded; else none."""
+        if shard.depth:
             return ()
-        around = self._peers.known_closest(me, 2 * replicas)
-        a_node = _distance(around[-1].id, me) / len(around)
-        distances = sorted(_distance(contact.id, shard.key) for contact in nearest)
-        is_crowded = len(around) == 2 * replicas and any(
-            count <= len(distances) and distances[count - 1] < few * a_node
-            for count, few in _CROWDED.items()
-        )
-        if not is_crowded:
-            return ()
-        known = self.around(shard)
-        inside = sum(_distance(node.id, shard.key) < 2 * replicas * a_node for node in known)
-        return known[: max(2 * replicas, inside)]
+        many, max_age = self._config.root_replicas, self._config.period
+        return await self._regions.around(shard, nearest, partial(self.of, shard, max_age, many))
 
     async def of(
         self, shard: Shard, max_age: float = float("inf"), count: int | None = None
@@ -137,7 +93,3 @@ class Locations:
         self._known[shard] = (found, asked, when)
         if len(self._known) > self.MAX_SHARDS:
             del self._known[next(iter(self._known))]
-
-
-def _distance(one: PeerId, other: PeerId) -> int:
-    return int.from_bytes(one, "big") ^ int.from_bytes(other, "big")

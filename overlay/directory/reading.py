@@ -7,8 +7,9 @@ from functools import partial
 
 from overlay.contact import Contact
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.locations import Locations, Peers
+from overlay.directory.locations import Locations
 from overlay.directory.messages import Query, ShardReply
+from overlay.directory.peers import Peers
 from overlay.directory.tree import LARGE_DEPTH, Shard
 from overlay.directory.witnesses import (
     ShardView,
@@ -18,6 +19,7 @@ from overlay.directory.witnesses import (
     combine,
     how_many,
     is_content,
+    other_order,
 )
 from overlay.metrics import Metrics
 from overlay.steps import answer_to, together
@@ -78,11 +80,11 @@ class ShardReader:
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, 0)
         witnesses = walk.witnesses
         replicas: Sequence[Contact] = walk.nearest
-        crowd = self._locations.crowd(shard, replicas)
+        crowd = await self._locations.region(shard, replicas)
         if crowd:
-            unasked = [node for node in crowd if node not in walk.asked]
-            answers = await together([self._ask(shard, node, query) for node in unasked])
-            told = [*witnesses, *(witness for witness in answers if witness is not None)]
+            wide = Query(shard.topic, shard.depth, shard.prefix, other_order(salt), 0, _PAGE, 0)
+            answers = await together([self._ask(shard, node, wide) for node in crowd])
+            told = [witness for witness in answers if witness is not None]
             if len(camps_of(told)) > 1:
                 return combine(shard, told, salt, crowded=True)
         if not is_content(witnesses) and not walk.is_exact:

@@ -20,8 +20,8 @@ from math import ceil
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.locations import Peers
 from overlay.directory.paths import Path, ShardPart, Visit
+from overlay.directory.peers import Peers
 from overlay.directory.reading import ShardReader
 from overlay.directory.survey import Explorer, TopicOutline
 from overlay.directory.tree import POINT_BITS, Shard, by_rank, fingerprint, shard_at

@@ -16,7 +16,6 @@ from overlay.contact import Address, Contact, PeerId
 from overlay.dht import DhtNode
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.holding import HeldShard, ShardCopy, ShardStore
-from overlay.directory.locations import Peers
 from overlay.directory.messages import (
     BAD_TOKEN,
     HELD_ELSEWHERE,
@@ -30,6 +29,7 @@ from overlay.directory.messages import (
     ShardReply,
     Withdraw,
 )
+from overlay.directory.peers import Peers
 from overlay.directory.tree import FINGERPRINT_BYTES, MAX_DEPTH, Shard, point_of, shard_at
 from overlay.errors import UsageError
 from overlay.metrics import Metrics

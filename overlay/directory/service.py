@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 from overlay.contact import Contact, PeerId
 from overlay.directory.announcer import Announcer
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.locations import Locations, Peers
+from overlay.directory.locations import Locations
 from overlay.directory.messages import Report
 from overlay.directory.paths import Visit
+from overlay.directory.peers import Peers
 from overlay.directory.reading import ShardReader
 from overlay.directory.sampler import Sampler
 from overlay.directory.survey import ROUGH_POINTS, SURVEY_POINTS, Explorer, TopicSize, topic_size

@@ -13,8 +13,8 @@ from math import sqrt
 
 from overlay.contact import PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.locations import Peers
 from overlay.directory.paths import Path, PathReader, Visit
+from overlay.directory.peers import Peers
 from overlay.directory.reading import ShardReader
 from overlay.directory.tree import POINT_BITS, Shard, shard_at
 from overlay.steps import together

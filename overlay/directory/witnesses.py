@@ -11,11 +11,10 @@ members. That the tree goes on below is a graver claim, and rarer: it takes thre
 of all who answer.
 
 **Liars.** Who draws many identities has some next to the key of a topic's root, and may outvote those who
-hold it. So where nodes are *crowded* around that key, closer together than chance brings them, those who
-announce themselves tell all nodes of the region in which twice as many are expected, and who reads asks them
-all. Where two camps of these, of two or more each, name members that have little in common, a view has about
-as many of each: who is invented does not answer, and the others do. Below a root, liars spoil a part of a
-topic only.
+hold it. So where nodes are *crowded* around that key, those who announce themselves tell the nodes of the
+whole region (see `region`), and who reads asks them. Where two camps of these, of two or more each, name
+members that have little in common, a view has about as many of each: who is invented does not answer, and
+the others do. Below a root, liars spoil a part of a topic only.
 """
 
 from __future__ import annotations
@@ -166,11 +165,12 @@ def combine(
         needed = max(needed, (len(settled) + 1) // 2)
     hints = sorted(witness.hint for witness in knowing if witness.below)
     camps = camps_of(witnesses) if crowded else []
+    contacts = {mark: c for witness in knowing for mark, c in witness.contacts.items()}
     return ShardView(
         shard=shard,
         salt=salt,
-        members=_some_of_each(camps, salt) if len(camps) > 1 else _named(knowing, needed),
-        contacts={mark: c for witness in knowing for mark, c in witness.contacts.items()},
+        members=_some_of_each(camps, contacts, salt) if len(camps) > 1 else _named(knowing, needed),
+        contacts=contacts,
         witnesses=tuple(witness.replica for witness in knowing),
         settled=len(settled) >= believed,
         interior=2 * sum(witness.interior for witness in knowing) > len(knowing),
@@ -196,11 +196,20 @@ def camps_of(witnesses: Sequence[Witness]) -> list[frozenset[int]]:
     return [_named(camp, (len(camp) + 1) // 2) for camp in camps if len(camp) > 1]
 
 
-def _some_of_each(camps: Sequence[frozenset[int]], salt: int) -> frozenset[int]:
-    """As many of each; not the first in the order of the salt, or those of the larger camp came first."""
-    most = max(_CAMP, min(map(len, camps)))
-    other = salt ^ 0xFFFFFFFF
-    return frozenset(member for camp in camps for member in by_rank(camp, other)[:most])
+def other_order(salt: int) -> int:
+    """The salt by which contacts are asked for where nodes are crowded.
+
+    Not the reader's own: the first few of many invented members would come before all of the true ones."""
+    return salt ^ 0xFFFFFFFF
+
+
+def _some_of_each(
+    camps: Sequence[frozenset[int]], contacts: dict[int, Contact], salt: int
+) -> frozenset[int]:
+    """As many of each, of those whose contacts came along: liars give none when they are asked later."""
+    orders = [by_rank([m for m in camp if m in contacts], other_order(salt)) for camp in camps]
+    most = max(_CAMP, min(map(len, orders)))
+    return frozenset(member for order in orders for member in order[:most])
 
 
 def _named(witnesses: Sequence[Witness], needed: int) -> frozenset[int]:

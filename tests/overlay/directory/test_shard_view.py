@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from random import Random
 from struct import pack
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.contact import Contact, PeerId
+from overlay.contact import Contact
 from overlay.directory import DirectoryConfig
-from overlay.directory.locations import Locations
 from overlay.directory.messages import ShardReply
 from overlay.directory.tree import Shard, fingerprint, point_of, topic_key
 from overlay.directory.witnesses import ShardView, Witness, checked_reply, combine, is_content
-from overlay.metrics import Metrics
 from tests.overlay.directory.model_network import contact_of
 
 ROOT = Shard(topic_key("/soccer"), 0, 0)
@@ -33,7 +30,8 @@ def witness(
     seasoned: bool = True,
 ) -> Witness:
     hint = below and 9
-    return Witness(REPLICAS[index], members, {}, settled, below > 0, below, hint, seasoned)
+    contacts = dict.fromkeys(members, REPLICAS[index])
+    return Witness(REPLICAS[index], members, contacts, settled, below > 0, below, hint, seasoned)
 
 
 def view(*witnesses: Witness) -> ShardView:
@@ -107,56 +105,6 @@ def test_in_a_crowd_replicas_that_hold_a_part_are_of_one_camp_with_those_that_ho
     part = frozenset(list(EVERYONE)[:5])
     told = [witness(index, part if index % 2 else EVERYONE) for index in range(10)]
     assert combine(ROOT, told, salt=1, crowded=True).members == EVERYONE
-
-
-class KnownPeers:
-    """Peers of a node that knows these contacts and can ask nobody."""
-
-    def __init__(self, contacts: list[Contact]) -> None:
-        self.contacts = contacts
-        self.contact = contacts[0]
-        self.context: Any = self
-
-    def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
-        goal = int.from_bytes(key, "big")
-        by_distance = sorted(self.contacts, key=lambda c: int.from_bytes(c.id, "big") ^ goal)
-        return tuple(by_distance[:count])
-
-
-def nodes_near_the_root(drawn: int, identities: int, random: Random) -> list[Contact]:
-    """The closest to the root of many drawn identities, as an attacker has them."""
-    goal = int.from_bytes(ROOT.key, "big")
-    found = [contact_of(random, index) for index in range(drawn * identities)]
-    return sorted(found, key=lambda c: int.from_bytes(c.id, "big") ^ goal)[:identities]
-
-
-def test_few_keys_are_crowded_by_chance_and_most_by_those_who_draw_identities() -> None:
-    random = Random(3)
-    config = DirectoryConfig()
-    by_chance = by_attack = 0
-    for _ in range(200):
-        honest = [contact_of(random, index) for index in range(60)]
-        peers: Any = KnownPeers(honest)
-        crowd = Locations(peers, config, Metrics()).crowd
-        by_chance += bool(crowd(ROOT, peers.known_closest(ROOT.key, 5)))
-        peers.contacts = honest + nodes_near_the_root(100, 5, random)
-        by_attack += len(crowd(ROOT, peers.known_closest(ROOT.key, 5))) >= 2 * config.replicas
-    assert by_chance <= 20
-    assert by_attack >= 180
-
-
-def test_those_who_held_a_root_before_a_crowd_came_are_asked_all_the_same() -> None:
-    """More attackers than replicas are asked of otherwise: all nodes of the region are asked."""
-    random = Random(4)
-    asked = 0
-    for _ in range(100):
-        honest = [contact_of(random, index) for index in range(60)]
-        peers: Any = KnownPeers(honest)
-        before = peers.known_closest(ROOT.key, 2)
-        peers.contacts = honest + nodes_near_the_root(100, 12, random)
-        crowd = Locations(peers, DirectoryConfig(), Metrics()).crowd
-        asked += set(before) <= set(crowd(ROOT, peers.known_closest(ROOT.key, 5)))
-    assert asked >= 90
 
 
 def test_a_lone_voice_against_silence_is_not_believed_but_two_are() -> None:

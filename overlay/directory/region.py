@@ -1,0 +1,134 @@
+"""The region around a topic's root: whom to tell and to ask where somebody crowds the nodes next to the key.
+
+Ids cannot be chosen, but they can be drawn again and again. Who draws many has some that are closer to a key
+than those of honest nodes, and would hold the topic alone. Such nodes are *crowded*: closer together than
+chance brings them, which whoever knows how dense nodes are elsewhere can see. Then everybody counts who is
+in the *region* in which twice as many nodes as replicas are expected: those who drew ids stand beside the
+honest holders of the root, and do not displace them.
+
+Where the nodes that a lookup of the key finds do not reach beyond the region, a crowd is all that one sees
+from there. So the region is looked at from its *cells*, eight parts of the same size: a lookup of a
+place in each, on a way of its own, and at most as many nodes of each. Who wants to hide the honest nodes has
+to crowd every cell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from overlay.contact import Contact, PeerId
+from overlay.directory.config import DirectoryConfig
+from overlay.directory.peers import Peers
+from overlay.directory.tree import Shard
+from overlay.steps import answer_to, together
+from overlay.transport.address import block_of
+
+_CROWDED = {3: 0.5, 4: 1.0, 5: 1.5}
+"""Nodes that are crowded, where as few are expected: that happens by chance at one key in thirty."""
+
+_CELL_BITS = 3
+
+_OF_A_CELL = 8
+"""Nodes of a cell at most. Blocks of addresses take turns, so that one owner's do not take all places."""
+
+_NEIGHBOURS = 128
+"""Nodes that are known around this one, more than a crowd has of them."""
+
+_MOST_KNOWN = 64
+"""Regions that are remembered, least recent out first."""
+
+_ID_BITS = 160
+
+
+class Regions:
+    """The regions that this process looks at; asks nobody unless the nodes around a root are crowded."""
+
+    def __init__(self, peers: Peers, config: DirectoryConfig) -> None:
+        self._peers = peers
+        self._config = config
+        self._found: dict[Shard, tuple[tuple[Contact, ...], float]] = {}
+
+    async def around(
+        self,
+        root: Shard,
+        nearest: Sequence[Contact],
+        look: Callable[[], Awaitable[Sequence[Contact]]],
+    ) -> tuple[Contact, ...]:
+        """The nodes of the region, if the nearest to the root are crowded; else none.
+
+        `look` gives as many nodes around the root as one lookup finds, closest first."""
+        key, replicas = _number(root.key), self._config.replicas
+        a_node = self._spacing(key) if len(nearest) >= replicas else None
+        if a_node is None or not _are_crowded(nearest, key, a_node):
+            return ()
+        width = int(2 * replicas * a_node)
+        known = await look()
+        inside = sum(_number(node.id) ^ key < width for node in known)
+        if len(known) < self._config.root_replicas or inside <= len(known) - replicas:
+            return tuple(known)
+        now = self._peers.context.now()
+        found, when = self._found.pop(root, ((), 0.0))
+        if not found or now - when > self._config.period:
+            found, when = await self._in_cells(key, min(width.bit_length(), _ID_BITS), known), now
+        self._found[root] = found, when
+        if len(self._found) > _MOST_KNOWN:
+            del self._found[next(iter(self._found))]
+        return found
+
+    def _spacing(self, key: int) -> float | None:
+        """How far apart nodes are, seen around this node's own id, which nobody else chose; None if it
+        knows nobody.
+
+        The subtree of ids in which the key lies, and this node does not, is left out: a crowd is in there."""
+        me, count = _number(self._peers.context.contact.id), self._config.replicas
+        its_bits = (me ^ key).bit_length()
+        known = self._peers.known_closest(self._peers.context.contact.id, _NEIGHBOURS)
+        distances = sorted(_number(contact.id) ^ me for contact in known)
+        others = [d for d in distances if d and d.bit_length() != its_bits][: 2 * count]
+        if not others:
+            return None
+        left_out = 1 << its_bits - 1 if its_bits and others[-1] >> its_bits else 0
+        return (others[-1] - left_out) / len(others)
+
+    async def _in_cells(self, key: int, bits: int, known: Sequence[Contact]) -> tuple[Contact, ...]:
+        """The nodes that are found in each cell of the region of all ids that differ in the last `bits`."""
+        few, many = self._config.replicas, self._config.root_replicas
+        shift = bits - _CELL_BITS
+        places = [
+            PeerId((key ^ cell << shift).to_bytes(_ID_BITS // 8, "big"))
+            for cell in range(1, 1 << _CELL_BITS)
+        ]
+        lookups = [answer_to(partial(self._peers.around, place, few, many)) for place in places]
+        in_cell: dict[int, list[Contact]] = {}
+        for contact in dict.fromkeys(
+            [*known, *(c for found in await together(lookups) for c in found)]
+        ):
+            cell = (_number(contact.id) ^ key) >> shift
+            if cell < 1 << _CELL_BITS:
+                in_cell.setdefault(cell, []).append(contact)
+        return tuple(node for nodes in in_cell.values() for node in _by_turns(nodes))
+
+
+def _are_crowded(nearest: Sequence[Contact], key: int, a_node: float) -> bool:
+    distances = sorted(_number(contact.id) ^ key for contact in nearest)
+    return any(
+        count <= len(distances) and distances[count - 1] < few * a_node
+        for count, few in _CROWDED.items()
+    )
+
+
+def _by_turns(nodes: Sequence[Contact]) -> list[Contact]:
+    """Those of a cell that are asked: the first of each block of addresses before the second of any."""
+    of_block: Counter[str] = Counter()
+    turns: list[tuple[int, int]] = []
+    for place, node in enumerate(nodes):
+        block = block_of(node.host)
+        turns.append((of_block[block], place))
+        of_block[block] += 1
+    return [nodes[place] for _, place in sorted(turns)[:_OF_A_CELL]]
+
+
+def _number(peer_id: PeerId) -> int:
+    return int.from_bytes(peer_id, "big")

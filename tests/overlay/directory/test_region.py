@@ -1,0 +1,119 @@
+"""Whom a node tells and asks where others have crowded the nodes next to a topic's key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from overlay.contact import Contact, PeerId
+from overlay.directory import DirectoryConfig
+from overlay.directory.locations import Locations
+from overlay.directory.tree import Shard, topic_key
+from overlay.metrics import Metrics
+from overlay.steps import Cancellable, Steps
+from tests.overlay.directory.model_network import contact_of
+
+ROOT = Shard(topic_key("/soccer"), 0, 0)
+
+
+class KnownPeers:
+    """Peers of a node that knows some contacts, and finds all others by lookups."""
+
+    def __init__(self, known: list[Contact], others: list[Contact] | None = None) -> None:
+        self.known = known
+        self.others = others or []
+        self.contact = known[0]
+        self.context: Any = self
+        self.lookups = 0
+
+    def now(self) -> float:
+        return 0.0
+
+    def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
+        return _closest(self.known, key, count)
+
+    def around(
+        self, key: PeerId, exact: int, wide: int, done: Callable[[list[Contact]], None]
+    ) -> Cancellable | None:
+        self.lookups += 1
+        done(list(_closest(self.known + self.others, key, wide)))
+        return None
+
+
+def _closest(contacts: list[Contact], key: PeerId, count: int) -> tuple[Contact, ...]:
+    goal = int.from_bytes(key, "big")
+    return tuple(sorted(contacts, key=lambda c: int.from_bytes(c.id, "big") ^ goal)[:count])
+
+
+def region(peers: Any) -> tuple[Contact, ...]:
+    """Of the root, as a node sees it whose walk has met the nearest."""
+    found: list[tuple[Contact, ...]] = []
+    nearest = _closest(peers.known + peers.others, ROOT.key, 5)
+    Steps(Locations(peers, DirectoryConfig(), Metrics()).region(ROOT, nearest), done=found.append)
+    return found[0]
+
+
+def nodes_near_the_root(drawn: int, identities: int, random: Random) -> list[Contact]:
+    """The closest to the root of many drawn identities, as an attacker has them."""
+    key, most = int.from_bytes(ROOT.key, "big"), (1 << 160) // drawn
+    near = (PeerId((key ^ random.randrange(most)).to_bytes(20, "big")) for _ in range(identities))
+    return [Contact(peer, f"11.0.{index}.1", 4000) for index, peer in enumerate(near)]
+
+
+def test_few_keys_are_crowded_by_chance_and_most_by_those_who_draw_identities() -> None:
+    random = Random(3)
+    by_chance = by_attack = 0
+    for _ in range(200):
+        honest = [contact_of(random, index) for index in range(60)]
+        by_chance += bool(region(KnownPeers(honest)))
+        by_attack += bool(region(KnownPeers(honest, nodes_near_the_root(100, 5, random))))
+    assert by_chance <= 20
+    assert by_attack >= 180
+
+
+def test_those_who_held_a_root_before_a_crowd_came_are_asked_all_the_same() -> None:
+    """However many came: each lookup of the key then ends among them. Two holders are enough to be heard."""
+    random = Random(4)
+    for attackers in (12, 24, 48, 96):
+        asked = 0
+        for _ in range(30):
+            honest = [contact_of(random, index) for index in range(60)]
+            before = _closest(honest, ROOT.key, 5)
+            peers = KnownPeers(honest, nodes_near_the_root(100, attackers, random))
+            asked += len(set(before) & set(region(peers))) >= 2
+        assert asked >= 28, attackers
+
+
+def test_a_crowd_next_to_this_node_does_not_look_like_the_usual_density() -> None:
+    """The node's own id is near the key, so that most of the nodes that it knows best are attackers."""
+    random = Random(5)
+    seen = 0
+    for _ in range(30):
+        honest = [contact_of(random, index) for index in range(40)]
+        before = _closest(honest, ROOT.key, 5)
+        honest.insert(0, before[1])
+        peers = KnownPeers(honest + nodes_near_the_root(50, 20, random))
+        seen += len(set(before) & set(region(peers))) >= 2
+    assert seen >= 23
+
+
+def test_one_block_of_addresses_does_not_take_the_places_of_others() -> None:
+    """Attackers in every cell of the region, more than are asked of one, with one block of addresses."""
+    random, heard = Random(6), 0
+    for _ in range(30):
+        honest = [
+            Contact(contact_of(random, index).id, f"10.0.{index}.1", 4000) for index in range(60)
+        ]
+        crowd = nodes_near_the_root(100, 20, random) + nodes_near_the_root(4, 80, random)
+        block = [Contact(node.id, "11.0.0.1", 1 + port) for port, node in enumerate(crowd)]
+        asked = region(KnownPeers(honest, block))
+        assert len(asked) <= 64
+        heard += len(set(_closest(honest, ROOT.key, 10)) & set(asked))
+    assert heard >= 210  # of 300; 180 where blocks do not take turns
+
+
+def test_without_a_crowd_nobody_is_looked_up() -> None:
+    peers = KnownPeers([contact_of(Random(8), index) for index in range(60)])
+    assert region(peers) == ()
+    assert peers.lookups == 0
