@@ -69,12 +69,12 @@ class Rows:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._rows: dict[tuple[str, int, float, str], Outcome] = {}
-        self.noticed: dict[str, int] = {}
-        """By mutant: after how many seeds it was noticed."""
+        self.noticed: dict[str, tuple[int, str]] = {}
+        """By mutant: after how many seeds it was noticed, and at which commit."""
         for line in path.read_text().splitlines() if path.exists() else ():
             row = json.loads(line)
             if "mutant" in row:
-                self.noticed[row["mutant"]] = row["seeds"]
+                self.noticed[row["mutant"]] = (row["seeds"], row.get("commit", ""))
             else:
                 self._keep(Outcome.of(row))
 
@@ -85,9 +85,9 @@ class Rows:
         self._keep(outcome)
         self._write(vars(outcome))
 
-    def add_mutant(self, name: str, seeds: int) -> None:
-        self.noticed[name] = seeds
-        self._write({"mutant": name, "seeds": seeds})
+    def add_mutant(self, name: str, seeds: int, commit: str) -> None:
+        self.noticed[name] = (seeds, commit)
+        self._write({"mutant": name, "seeds": seeds, "commit": commit})
 
     def _write(self, row: dict[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,9 +110,9 @@ def lines(outcomes: Sequence[Outcome], minutes: float, caught: Sequence[str] = (
         "Schedules written from the README's promises alone, for whole nodes on the virtual network: see",
         f"`tests/promises/`. Written by `make ledger`: {minutes:g} virtual minutes of faults a seed, then",
         "the time until all promises had come true. A seed is one network with its faults: it gives the",
-        "same run again.",
+        "same run again at the same commit; a seed that was run at two commits counts twice.",
         "",
-        "| service | seeds | virtual hours | faults | messages checked | violations |",
+        "| service | schedules | virtual hours | faults | messages checked | violations |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     faults: Counter[str] = Counter()
@@ -139,15 +139,25 @@ def lines(outcomes: Sequence[Outcome], minutes: float, caught: Sequence[str] = (
     broken_runs = [outcome for outcome in outcomes if outcome.violations]
     if broken_runs:
         text += ["", "Seeds that broke a promise:", ""]
-        text += [
-            f"- {o.service}, seed {o.seed}, at {o.commit or 'an unknown commit'}: {o.violations[0]}"
-            for o in broken_runs
-        ]
+        text += [f"- {_told(one, outcomes)}" for one in broken_runs]
     if caught:
         text += ["", "The product broken on purpose, and what the schedules said:", ""]
-        text += ["| broken | service | seeds until it was noticed |", "| --- | --- | ---: |"]
+        text += ["| broken | service | seeds until it was noticed | commit |"]
+        text += ["| --- | --- | ---: | --- |"]
         text += caught
     return text
+
+
+def _told(broken: Outcome, outcomes: Sequence[Outcome]) -> str:
+    """What a schedule found, and at which later commit it found nothing."""
+    clean = [
+        one.commit
+        for one in outcomes[outcomes.index(broken) :]
+        if (one.service, one.seed) == (broken.service, broken.seed) and not one.violations
+    ]
+    since = f"; nothing at {clean[-1]}" if clean else ""
+    where = broken.commit or "an unknown commit"
+    return f"{broken.service}, seed {broken.seed}, at {where}: {broken.violations[0]}{since}"
 
 
 def run_all(options: argparse.Namespace, rows: Rows) -> Iterator[Outcome]:
@@ -175,11 +185,13 @@ def run_all(options: argparse.Namespace, rows: Rows) -> Iterator[Outcome]:
 
 def run_mutants(jobs: int, rows: Rows) -> None:
     """Try the mutants that have not been noticed yet."""
-    wanted = [one.name for one in mutants.MUTANTS if not rows.noticed.get(one.name)]
+    commit = commit_here()
+    missed = (mutants.MISSED, "")
+    wanted = [one.name for one in mutants.MUTANTS if not rows.noticed.get(one.name, missed)[0]]
     with ProcessPoolExecutor(jobs) as pool:
         trials = {pool.submit(mutants.seeds_until_noticed, name, run_one): name for name in wanted}
         for trial in as_completed(trials):
-            rows.add_mutant(trials[trial], trial.result())
+            rows.add_mutant(trials[trial], trial.result(), commit)
             print(f"{trials[trial]}: {trial.result() or 'missed'}", file=sys.stderr, flush=True)
 
 
@@ -209,13 +221,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.mutants:
         run_mutants(options.jobs, rows)
     tried = [one for one in mutants.MUTANTS if one.name in rows.noticed]
-    caught = [mutants.row(one, rows.noticed[one.name]) for one in tried]
+    caught = [mutants.row(one, *rows.noticed[one.name]) for one in tried]
     text = "\n".join(lines(outcomes, options.minutes, caught)) + "\n"
     print(text)
     if options.write is not None:
         options.write.write_text(text)
-    is_broken = any(outcome.violations for outcome in outcomes)
-    return 1 if is_broken or mutants.MISSED in rows.noticed.values() else 0
+    here = commit_here()
+    is_broken = any(outcome.violations for outcome in outcomes if outcome.commit == here)
+    is_missed = any(seeds == mutants.MISSED for seeds, _ in rows.noticed.values())
+    return 1 if is_broken or is_missed else 0
 
 
 if __name__ == "__main__":

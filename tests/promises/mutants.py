@@ -114,6 +114,6 @@ def seeds_until_noticed(name: str, run: Run) -> int:
     return MISSED
 
 
-def row(mutant: Mutant, seeds: int) -> str:
+def row(mutant: Mutant, seeds: int, commit: str) -> str:
     """Of the ledger's table."""
-    return f"| {mutant.name} | {mutant.service} | {seeds or 'missed'} |"
+    return f"| {mutant.name} | {mutant.service} | {seeds or 'missed'} | {commit} |"

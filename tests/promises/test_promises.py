@@ -63,12 +63,13 @@ def test_the_ledger_names_the_seeds_that_broke_a_promise() -> None:
         Outcome("strong", 7, ["something was lost"], commit="abc"),
         Outcome("strong", 8, seconds=3600.0, commit="abc"),
         Outcome("strong", 8, commit="def"),
+        Outcome("strong", 7, commit="def"),
     ]
     text = "\n".join(lines(outcomes, 4.0))
-    assert "| strong | 3 | 1.0 | 0 | 0 | 1 |" in text
-    assert "- strong, seed 7, at abc: something was lost" in text
+    assert "| strong | 4 | 1.0 | 0 | 0 | 1 |" in text
+    assert "- strong, seed 7, at abc: something was lost; nothing at def" in text
     assert "| abc | 2 | 1 |" in text
-    assert "| def | 1 | 0 |" in text
+    assert "| def | 2 | 0 |" in text
 
 
 def test_a_seed_is_run_again_on_another_commit(tmp_path: Path) -> None:
@@ -85,8 +86,8 @@ def test_a_seed_is_run_again_on_another_commit(tmp_path: Path) -> None:
 def test_a_mutant_that_is_missed_is_told_and_tried_again(tmp_path: Path) -> None:
     rows, mutant = Rows(tmp_path / "rows.jsonl"), mutants.MUTANTS[0]
     seeds = mutants.seeds_until_noticed(mutant.name, lambda *_: Outcome(mutant.service, 0))
-    rows.add_mutant(mutant.name, seeds)
+    rows.add_mutant(mutant.name, seeds, "abc")
     rows.add(Outcome(mutant.service, 3))
     again = Rows(tmp_path / "rows.jsonl")
-    assert not again.noticed[mutant.name]
-    assert "missed" in lines([], 4.0, [mutants.row(mutant, seeds)])[-1]
+    assert again.noticed[mutant.name] == (mutants.MISSED, "abc")
+    assert "| missed | abc |" in lines([], 4.0, [mutants.row(mutant, seeds, "abc")])[-1]
