@@ -36,6 +36,8 @@ LONG_ROW_SECONDS = 2.0
 JOB_SECONDS_PER_CORE = 15.0
 """About how much work one job holds, for each core: what a kill may lose. A commit takes about half a second
 of processor time."""
+TASKS_A_CORE = 4
+"""Into how many tasks a job cuts its short rows, for each core: at the end, a core without one waits."""
 JOBS_AT_ONCE = 2
 GRID_JOBS = 3
 """How much more a job of a large grid holds: a commit costs about a second."""
@@ -193,7 +195,7 @@ def plan(experiments: Sequence[Experiment], cores: int) -> list[ListedJob]:
 
 def _job(experiments: list[Experiment], cores: int) -> ListedJob:
     long_rows = sum(estimated_seconds(e) > LONG_ROW_SECONDS for e in experiments)
-    tasks = min(len(experiments), long_rows + cores * 2)
+    tasks = min(len(experiments), long_rows + cores * TASKS_A_CORE)
     return ListedJob(tuple(experiments), tasks)
 
 
