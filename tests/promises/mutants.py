@@ -15,6 +15,8 @@ from pubsub.collections.one_of_n.assigning import Assigner
 from pubsub.collections.total_order import TotalOrder
 from pubsub.distributors.protocol.service import Stability
 from pubsub.distributors.protocol.subscription import SourceOrder
+from pubsub.doors.mqtt.session import Session
+from pubsub.doors.mqtt.shared import Group
 from pubsub.topics.delivering import Delivering
 from pubsub.topics.forwarding import CheckAndForward
 from tests.promises.storm import Outcome
@@ -66,8 +68,20 @@ def _deliver_at_once(self: IndulgentSession, origin: int, number: int, copy: Any
         self._deliver(copy.channel, origin, number, copy.message.pop(3)[1])
 
 
+def _no_id(self: Session, packet_id: int) -> bytes:
+    return b""
+
+
 def _not_written(self: SqliteGroupLog, stored: Any, then: Callable[[], None]) -> None:
     then()
+
+
+_give = Group._give
+
+
+def _done_at_once(self: Group, message: Any, done: Callable[[], None]) -> None:
+    done()
+    _give(self, message, _nothing)
 
 
 _unmarked = property(lambda event: False, _nothing)
@@ -96,6 +110,10 @@ MUTANTS = [
         _deliver_at_once,
     ),
     Mutant("a log writes nothing", "groups", SqliteGroupLog, "held", _not_written),
+    Mutant(
+        "doors say that a member has what it was sent", "mqtt doors", Group, "_give", _done_at_once
+    ),
+    Mutant("doors publish under ids of their own", "mqtt doors", Session, "message_id", _no_id),
 ]
 
 
