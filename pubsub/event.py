@@ -276,6 +276,8 @@ class Gossip(NamedTuple):
     hops: int
     upward: bool = False
     """It crosses from a community to its super-community."""
+    asked_for: bool = False
+    """The member has asked to be sent it."""
 
 
 class Arrival(NamedTuple):
@@ -367,7 +369,7 @@ class Copy:
 
 def encode_copy(gossip: Gossip) -> bytes:
     """The bytes of a `Copy`, made once however many members are sent it."""
-    block, community, hops, upward = gossip
+    block, community, hops, upward, _ = gossip
     head = _pack_copy_head(community, upward, min(hops, MOST_HOPS))
     return _join_copy(head, block.signature, block.encoded)
 

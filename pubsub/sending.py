@@ -12,6 +12,7 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.runtime import Runtime
 from overlay.turn import Turn
+from pubsub.camcast.leases import WITHHELD
 from pubsub.camcast.observer import EventDrops
 from pubsub.event import (
     DATA_LIMIT,
@@ -279,9 +280,7 @@ class EventLink:
         self._open: dict[Block, OwnBlock] = {}
         """Own blocks of which a copy is neither acknowledged nor given up."""
         self._encoded: tuple[Gossip | None, bytes] = (None, b"")
-        self._withheld = metrics.counter(
-            "events_withheld", "Copies not sent to members that were behind: they were only told."
-        )
+        self._withheld = metrics.counter("events_withheld", WITHHELD)
         self._published = 0
         self._handed_over = 0
         self._published_to: dict[PeerId, Contact] = {}

@@ -53,6 +53,10 @@ NO_SESSION = 0
 MOST_SILENT_RETRIES = 1
 """Times that segments are sent again to a peer that is not heard; then it is asked for a sign of life."""
 
+OPENINGS_SOON = 3
+"""An OPEN that is not answered is repeated this many times after half of `initial_rto`, and then after twice
+the time each: it is small, and where every tenth datagram is lost, every fifth exchange of two is."""
+
 LAST_CLOSES = 4
 """A CLOSE that nobody answers is repeated after twice the time, up to this part of `forget_after`."""
 
@@ -522,6 +526,10 @@ class ChannelCore:
         A CLOSE that is not answered is in no hurry: a peer that has something to say says so itself.
         """
         timeout = self.transmitter.rtt.timeout
+        if self.phase is Phase.OPENING:
+            doublings = min(max(self._silent_retries - OPENINGS_SOON + 1, 0), 32)
+            wait: float = self.config.initial_rto / 2 * 2**doublings
+            return min(wait, self.config.max_rto)
         if self.phase is not Phase.CLOSING or self.transmitter.buffer.has_unsent:
             return timeout
         doubled: float = self.config.initial_rto * 2**self._silent_retries

@@ -344,7 +344,7 @@ class LazyGossip:
                 if found.missing(stretch.start, stretch.stop):
                     found.add_span(stretch.start, stretch.stop - 1)
                     self._fetched.value += len(stretch)
-                    self._neighbourhood.forward((sender,), gossip)
+                    self._neighbourhood.forward((sender,), gossip._replace(asked_for=True))
             for gap in found.missing(numbers.start, numbers.stop):
                 self._not_kept.value += len(gap)
 

@@ -37,11 +37,18 @@ HELD_BLOCKS = 1024
 HELD_BYTES = 4 * 1024 * 1024
 """The most that waits for one answer."""
 
+HELD_OF_OTHERS = 4
+"""Blocks of other publishers that wait for it, where a process is told of the further ones and fetches what
+it misses: most likely it has them from elsewhere by then."""
+
 MANY_LEASES = 4096
 """When this many leases are held, those that have run out are forgotten."""
 
 LONGEST_LEASE = 3600.0
 CLOCK_MARGIN = 1.1
+
+WITHHELD = "Copies not sent to members that were behind, or had not answered: they were only told."
+"""What the counter `events_withheld` counts."""
 
 Confirmed = Callable[[bool], None]
 """Called once: is the process there and in the community?"""
@@ -136,6 +143,7 @@ class Leases:
         self._sure_until = 0.0
         self._drops = drops
         self._sent = metrics.counter("events_sent", "Copies of events sent.")
+        self._withheld = metrics.counter("events_withheld", WITHHELD)
 
     def send(self, to: Sequence[Contact], gossip: Gossip) -> bool:
         """Send a block to each, now or when it has answered; for those that are not members it is dropped
@@ -255,11 +263,18 @@ class Leases:
                 self._settle(key, answer.lease, "not_a_member")
 
     def _hold(self, question: _Question, gossip: Gossip) -> None:
+        block = gossip.block
+        is_told = not (block.eager or gossip.upward) and block.topic == gossip.community
+        may_fetch = is_told and gossip.hops > 1 and not gossip.asked_for
+        if may_fetch and len(question.held) >= HELD_OF_OTHERS:
+            self._withheld.value += block.count
+            self._carrier.refused(gossip)
+            return
         if len(question.held) >= HELD_BLOCKS or question.held_bytes > HELD_BYTES:
             self._refuse(question.contact, [gossip], "waiting_full")
             return
         question.held.append(gossip)
-        question.held_bytes += len(gossip.block.encoded)
+        question.held_bytes += len(block.encoded)
 
     def _ask(self, contact: Contact, topic: str) -> _Question:
         key = (contact.id, topic)

@@ -72,6 +72,16 @@ def test_an_acceptance_that_was_repeated_does_not_say_how_long_a_round_trip_is(
     assert (core.transmitter.rtt.smoothed is None) == (openings > 1)
 
 
+def test_an_open_that_is_lost_is_soon_repeated_and_then_ever_more_rarely() -> None:
+    wire, a, b = pair()
+    wire.partition(0, 1)
+    a.write(b, b"hello")
+    wire.run(0.76)
+    assert wire.carried == 4  # after 0, 0.25, 0.5 and 0.75 s
+    wire.run(4.26)
+    assert wire.carried == 7  # and after 1.25, 2.25 and 4.25 s
+
+
 def test_both_may_open_at_once() -> None:
     wire, a, b = pair()
     a.write(b, b"to b")

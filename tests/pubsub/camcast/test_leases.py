@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from pubsub.camcast.messages import AnnounceBlocks
+from overlay.contact import Contact, PeerId
+from overlay.metrics import Metrics
+from overlay.virtual.stage import Stage, numbered_contact
+from pubsub.camcast.leases import HELD_OF_OTHERS, Leases
+from pubsub.camcast.messages import AnnounceBlocks, CheckAnswer
+from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Copy, Head, make_block
+from pubsub.event import Copy, Gossip, Head, make_block
 from tests.pubsub.camcast.troupe import Troupe
 
 
@@ -128,3 +135,59 @@ def test_rejoining_while_leaving_keeps_the_membership() -> None:
     event = actors[1].publish("/soccer")
     troupe.stage.run_for(2)
     assert len(troupe.receivers(event, "/soccer")) == 3
+
+
+class Noting:
+    """A carrier that notes what it is given."""
+
+    is_sure = True
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.refusals = 0
+
+    def accepted(self, gossip: Gossip, copies: int) -> None: ...
+
+    def send(self, to: Sequence[Contact], gossip: Gossip, untils: object) -> int:
+        self.sent.append(gossip.block.first)
+        return len(to)
+
+    def tell(self, to: Contact, message: object, until: object) -> None: ...
+
+    def refused(self, gossip: Gossip) -> None:
+        self.refusals += 1
+
+    def suspect(self, peer: PeerId) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("hops", "eager", "asked_for", "held"),
+    [
+        (2, False, False, HELD_OF_OTHERS),
+        (1, False, False, 20),
+        (2, True, False, 20),
+        (2, False, True, 20),
+    ],
+    ids=["of others", "own", "eager", "asked for"],
+)
+def test_few_blocks_wait_for_an_answer_that_the_member_is_told_of_too(
+    hops: int, eager: bool, asked_for: bool, held: int
+) -> None:
+    carrier, metrics, member = Noting(), Metrics(), numbered_contact(1)
+    leases = Leases(
+        Stage(0).context(numbered_contact(0)),
+        carrier,
+        promise=lambda topic: 10.0,
+        gone=lambda contact, topic: None,
+        patience=lambda topic: 3.0,
+        metrics=metrics,
+        drops=EventDrops(metrics),
+    )
+    for number in range(1, 21):
+        block = make_block(bytes(28), number, Head("/a", eager=eager), [b"\xc0"])
+        is_sure = leases.send((member,), Gossip(block, "/a", hops, asked_for=asked_for))
+        assert not is_sure, "its process is to be told"
+    nonce = leases._questions[member.id, "/a"].nonce
+    leases.receive_answer(member, CheckAnswer("/a", nonce, 10.0))
+    assert carrier.sent == [*range(1, held + 1)]
+    assert carrier.refusals == metrics.counter("events_withheld", "").value == 20 - held
