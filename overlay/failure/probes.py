@@ -91,9 +91,7 @@ class Probes:
         self._listener = listener
         self._light = LIGHT if light else 0
         self._watchers: dict[PeerId, tuple[Contact, float]] = {}
-        """Those that watch this node, and until when that is believed."""
-        self._named = 0
-        """How many of these were named so far: each has its turn."""
+        """Those that watch this node, and until when that is believed; the one named longest ago first."""
         self._helped: dict[tuple[PeerId, PeerId], tuple[Contact, float]] = {}
         """By the peer that was asked and the one that wanted to know: who that is, and until when."""
         self._helpers: dict[tuple[PeerId, PeerId], float] = {}
@@ -111,9 +109,11 @@ class Probes:
 
     def watched_by(self, watcher: Contact) -> None:
         """A peer watches this node: name it to others that do."""
-        self._watchers.pop(watcher.id, None)
         until = self._now() + WATCHER_SECONDS
-        remember(self._watchers, watcher.id, (watcher, until), MOST_WATCHERS)
+        if watcher.id in self._watchers:
+            self._watchers[watcher.id] = (watcher, until)
+        else:
+            remember(self._watchers, watcher.id, (watcher, until), MOST_WATCHERS)
 
     def receive(self, sender: Contact, body: bytes) -> None:
         try:
@@ -154,15 +154,17 @@ class Probes:
         self._send(to, bytes([kind, flags]) + others)
 
     def _others(self, to: PeerId) -> bytes:
-        """Some of those that watch this node, for another one that does."""
+        """Some of those that watch this node, for another one that does; each has its turn."""
         now = self._now()
-        others = [who for who, until in self._watchers.values() if until > now and who.id != to]
-        if len(others) > NAMED:
-            start = self._named % len(others)
-            self._named += NAMED
-            others = (others[start:] + others[:start])[:NAMED]
-        packed = [who.packed() for who in others]
-        return b"".join([bytes([len(one)]) + one for one in packed])
+        for peer in [peer for peer, (_, until) in self._watchers.items() if until <= now]:
+            del self._watchers[peer]
+        named = [peer for peer in self._watchers if peer != to][:NAMED]
+        packed: list[bytes] = []
+        for peer in named:
+            watcher = self._watchers[peer] = self._watchers.pop(peer)
+            contact = watcher[0].packed()
+            packed += (bytes([len(contact)]), contact)
+        return b"".join(packed)
 
     def _help(self, sender: Contact, peer: Contact) -> None:
         remember(

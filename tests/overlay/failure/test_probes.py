@@ -319,3 +319,31 @@ def test_listed_peers_are_not_suspected_in_minutes_of_loss() -> None:
         return sum(len(node.suspected) for node in nodes)
 
     assert net.run(main()) == 0
+
+
+@pytest.mark.parametrize(("crashed", "spread"), [(1, 3.0), (7, 20.0)])
+def test_all_who_list_the_crashed_notice_it_soon_after_the_first(
+    crashed: int, spread: float
+) -> None:
+    """Each lists eight of 24, and asks each of them once in 40 s."""
+    net = Network(6, latency=Latency.uniform(0.005, 0.05), loss=0.02)
+    steps = (1, 2, 3, 5, 8, 13, 17, 20)
+
+    async def main() -> None:
+        nodes = [await open_node(net, index) for index in range(1, 25)]
+        for index, node in enumerate(nodes):
+            node.watch([nodes[(index + step) % 24] for step in steps], in_turn=True)
+        await asyncio.sleep(120)
+        assert not any(node.suspected for node in nodes)
+        dead = {node.runtime.contact for node in nodes[:crashed]}
+        for number in range(1, crashed + 1):
+            net.crash(nth_host(number))
+        await asyncio.sleep(60)
+        living = nodes[crashed:]
+        for node in living:
+            listed = dead & set(node.runtime.failure.watched)
+            assert {peer for _, peer in node.suspected} == listed
+        times = [time for node in living for time, _ in node.suspected]
+        assert max(times) - min(times) < spread
+
+    net.run(main())
