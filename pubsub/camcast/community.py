@@ -148,6 +148,8 @@ class Community:
     def _make_parts(self, services: Services, leases: Leases) -> None:
         self._super_processes = 0
         """Entries of all super-topic tables."""
+        self._watches_supers = services.draws_tables
+        """Tables that are passed on among members are soon corrected by what these have confirmed."""
         self.super_tables = SuperTables(
             self.topic, self._communities.__contains__, self._super_table_changed
         )
@@ -254,8 +256,9 @@ class Community:
         for member in self.membership.table:
             self._context.send(member, Goodbye(self.name))
             self._services.unwatch(member)
-        for process in self.super_tables.contacts:
-            self._services.unwatch(process)
+        if self._watches_supers:
+            for process in self.super_tables.contacts:
+                self._services.unwatch(process)
         self.links.stop()
         self.search.stop()
         self.membership.stop()
@@ -321,10 +324,8 @@ class Community:
 
     def _super_table_changed(self, super_topic: str, contact: Contact, entered: bool) -> None:
         self._super_processes += 1 if entered else -1
-        if entered:
-            self._services.watch(contact)
-        elif not self._stopped:
-            self._services.unwatch(contact)
+        if self._watches_supers and not self._stopped:
+            (self._services.watch if entered else self._services.unwatch)(contact)
         detail = f"{'added' if entered else 'removed'} super {super_topic}"
         self.record("table", peer=contact.id, detail=detail)
 
