@@ -6,9 +6,9 @@ it took from the beginning of the attack until all events reached all honest nod
 that had not happened by the end. Attackers hold the network key, where there is one, and are members of the
 community unless a right keeps them out. Virtual networks by seed, so a run can be repeated.
 
-- censor: attackers take events, and neither pass them on nor name them.
-- promise: attackers name every event at once and never send it.
-- delay: attackers pass events on ten seconds late.
+- censor: attackers, who were good members until then, take events, and neither pass them on nor name them.
+- promise: the same, who name every event at once and never send it.
+- delay: the same, who pass events on ten seconds late.
 - sybils: attackers of one host join in the same second, and censor.
 - cold boot: a third of those who start together are attackers that censor.
 - eclipse: attackers have ids next to the topic's key in the DHT, and answer there for the topic; the loss is
@@ -68,6 +68,8 @@ MOST_ASKED = 300
 """Datagrams with which a stranger asks."""
 DRAWS = 512
 """Identities that each attacker draws to get near a key."""
+TURNCOATS = ("censor", "promise", "delay")
+"""Attacks of members that have been good ones, and so have a place in the tree by which events go."""
 NOWHERE = "127.9.9.9"
 ROOT = Shard(topic_key(TOPIC), 0, 0)
 AUTHORITY = Identity(b"a" * 32)
@@ -180,6 +182,8 @@ class Arena:
                 await starting
             else:
                 await self._start(at_once=False)
+                if self.case.attack in TURNCOATS:
+                    await self.members()
                 await asyncio.sleep(SETTLE_SECONDS)
             attacking: asyncio.Future[None] | None = None
             for number in range(self.events):
@@ -228,11 +232,15 @@ def do_censor(nodes: list[Node]) -> None:
 
 
 async def censor(arena: Arena) -> None:
+    do_censor(arena.hostile)
+
+
+async def cold_boot(arena: Arena) -> None:
     do_censor(await arena.members())
 
 
 async def promise(arena: Arena) -> None:
-    for node in await arena.members():
+    for node in arena.hostile:
         community = community_of(node)
         community.forward = lambda to, gossip: None
         community._dissemination._receive_fetch = lambda sender, fetch, ranges: None
@@ -240,7 +248,7 @@ async def promise(arena: Arena) -> None:
 
 
 async def delay(arena: Arena) -> None:
-    for node in await arena.members():
+    for node in arena.hostile:
         community = community_of(node)
         real, later = community.forward, community.context.call_later
 
@@ -285,13 +293,26 @@ async def newcomer(arena: Arena, newcomers: list[set[int]]) -> None:
     """One more honest member, if it gets in."""
     try:
         node = await arena.node()
+        if arena.case.attack == "eclipse" and arena.case.defence == "none":
+            ask_the_nearest_only(node)
         async with asyncio.timeout(JOIN_SECONDS):
             await arena.listen(node, newcomers)
     except (TimeoutError, CamcastError):
         newcomers.append(set())  # all events are lost to it
 
 
+def ask_the_nearest_only(node: Node) -> None:
+    async def no_region(*_: object) -> tuple[()]:
+        return ()
+
+    node.attachment.directory._locations.region = no_region  # type: ignore[attr-defined]
+
+
 async def eclipse(arena: Arena) -> None:
+    if arena.case.defence == "none":
+        for node in arena.honest:
+            ask_the_nearest_only(node)
+
     async def attacker(number: int) -> None:
         node = await arena.node(is_honest=False, identity=near_the_root(arena, number))
         handlers = node.attachment.directory._peers._handlers  # type: ignore[attr-defined]
@@ -440,7 +461,7 @@ ATTACKS: dict[str, Callable[[Arena], Awaitable[None]]] = {
     "promise": promise,
     "delay": delay,
     "sybils": sybils,
-    "cold boot": censor,
+    "cold boot": cold_boot,
     "eclipse": eclipse,
     "poison": poison,
     "abuse": abuse,
@@ -465,8 +486,9 @@ CASES = (
     Case("sybils", "events are named and fetched"),
     Case("cold boot", "events are named and fetched"),
     Case("cold boot", "none", NO_REPAIR),
-    Case("eclipse", "ids are proven; drawn until near"),
-    Case("eclipse", "open: ids are chosen", {**OPEN, "dht": DhtConfig()}),
+    Case("eclipse", "the region is asked; ids drawn until near"),
+    Case("eclipse", "the region is asked; open, ids chosen", {**OPEN, "dht": DhtConfig()}),
+    Case("eclipse", "none"),
     Case("poison", "leases, SCAMP", SCAMP),
     Case("poison", "leases and rights, SCAMP", SCAMP, has_rights=True),
     Case("poison", "leases, structured"),
@@ -484,7 +506,7 @@ CASES = (
 )
 ATTACKERS = {
     "sybils": [20],
-    "eclipse": [3, 6, 12, 24],
+    "eclipse": [6, 24, 48],
     "poison": [2],
     "abuse": [2],
     "replay": [1],

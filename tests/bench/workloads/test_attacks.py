@@ -32,6 +32,20 @@ def test_an_attack_of_nobody_takes_nothing(short: None) -> None:
     assert figures(Case("censor", ""), attackers=0) == {"lost": 0.0, "recovered": 0.0}
 
 
+@pytest.mark.sweep
+@pytest.mark.parametrize("attack", ["censor", "promise"])
+def test_members_that_turn_against_the_others_are_got_round(attack: str) -> None:
+    """Half of all, each in the tree by which events go."""
+    options = argparse.Namespace(nodes=16, seed=1)
+    lost = []
+    for case in (Case(attack, ""), Case(attack, "none", attacks.NO_REPAIR)):
+        arena = Arena(case, options, 16)
+        arena.run()
+        lost.append(arena.figures["lost"])
+    assert lost[0] == 0.0
+    assert lost[1] > 10.0
+
+
 def test_sybils_with_no_right_take_nothing(short: None) -> None:
     assert figures(Case("sybils", "rights", has_rights=True))["lost"] == 0.0
 
@@ -42,13 +56,11 @@ def test_strangers_get_back_less_than_they_send(short: None, settings: dict[str,
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("seed", "seconds"), [(1, 20.0), (2, 0.0), (3, 0.0), (4, 0.0)])
-def test_newcomers_find_a_topic_though_those_next_to_its_key_lie(seed: int, seconds: float) -> None:
-    """At once, but for one network of 56: there newcomers find each other, and the others later."""
-    arena = Arena(Case("eclipse", "crowds"), argparse.Namespace(nodes=16, seed=seed), 6)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_newcomers_find_a_topic_though_24_next_to_its_key_lie(seed: int) -> None:
+    arena = Arena(Case("eclipse", "the region"), argparse.Namespace(nodes=16, seed=seed), 24)
     arena.run()
-    assert arena.figures["recovered"] <= seconds
-    assert arena.figures["lost"] == 0.0 or seconds
+    assert arena.figures["lost"] == 0.0
 
 
 def test_a_right_that_has_ended_gives_nothing_whatever_the_clock_of_its_holder_says(
