@@ -26,7 +26,7 @@ from overlay.steps import answer_to, together
 from overlay.transport.address import block_of
 
 _CROWDED = {3: 0.5, 4: 1.0, 5: 1.5}
-"""Nodes that are crowded, where as few are expected: that happens by chance at one key in thirty."""
+"""Nodes that are crowded, where as few are expected: that happens by chance at one key in twenty."""
 
 _CELL_BITS = 3
 
