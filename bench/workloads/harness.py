@@ -129,7 +129,7 @@ WORKLOAD = Workload(
     "harness",
     "Overhead of the harness",
     "The same experiments on Spark and by plain processes, one for each core.",
-    (Option("networks", 190, "emulated networks among the experiments", quick=1),),
+    (Option("networks", 205, "emulated networks among the experiments", quick=1),),
     run,
     (
         RowTable(
