@@ -97,7 +97,7 @@ def test_other_threads_use_the_node_of_a_program_with_a_loop() -> None:
 def test_the_program_in_the_documentation_runs_and_ends_without_being_closed() -> None:
     program = next(
         text
-        for text in re.findall(r"^```py\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+        for text in re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
         if "connect(" in text
     )
     done = subprocess.run(
