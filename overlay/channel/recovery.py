@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from overlay.channel.config import ChannelConfig
+from overlay.smoothed import Smoothed
 
 GRANULARITY = 0.001
 """Seconds: the least variation that the time-out allows for (the RFC's G)."""
@@ -19,31 +20,25 @@ LEAST_BYTES = 64 * 1024
 every round trip, and a window of a few small segments carries next to nothing. Silence does."""
 
 
-class RoundTrip:
+class RoundTrip(Smoothed):
     """The round trip's estimate and the retransmission time-out drawn from it (RFC 6298).
 
     Karn's rule: samples come only from what was sent once; the back-off doubles at each time-out and ends
     with the acknowledgement of something that was sent once, or with the end of a silence.
     """
 
-    __slots__ = ("_base", "_max", "_min", "backoff", "smoothed", "variation")
+    __slots__ = ("_base", "_max", "_min", "backoff")
 
     def __init__(self, initial: float, least: float, most: float) -> None:
-        self.smoothed: float | None = None
-        self.variation = 0.0
+        super().__init__()
         self.backoff = 1
         self._base = initial
         self._min = least
         self._max = most
 
-    def sample(self, rtt: float) -> None:
-        if self.smoothed is None:
-            self.smoothed = rtt
-            self.variation = rtt / 2
-        else:
-            self.variation += (abs(self.smoothed - rtt) - self.variation) / 4
-            self.smoothed += (rtt - self.smoothed) / 8
-        self._base = max(self.smoothed + max(GRANULARITY, 4 * self.variation), self._min)
+    def sample(self, seconds: float) -> None:
+        super().sample(seconds)
+        self._base = max(self.expected(GRANULARITY), self._min)
 
     @property
     def timeout(self) -> float:
@@ -59,7 +54,7 @@ class RoundTrip:
     @property
     def patience(self) -> float:
         """How long an overtaken segment still counts as on its way: the time-out, but for its floor."""
-        return (self.smoothed or self._base) + max(GRANULARITY, 4 * self.variation)
+        return self.expected(GRANULARITY) if self.smoothed else self._base + GRANULARITY
 
 
 class CongestionWindow:

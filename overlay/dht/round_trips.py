@@ -21,6 +21,7 @@ import math
 from collections import OrderedDict
 
 from overlay.contact import Address
+from overlay.smoothed import Smoothed
 
 FIRST_TIMEOUT = 0.5
 """Seconds, before anything is measured."""
@@ -52,28 +53,13 @@ PEERS = 4096
 """Peers whose round trips are remembered: those heard last."""
 
 
-class Estimate:
-    """A smoothed value and its mean deviation, in seconds."""
-
-    __slots__ = ("deviation", "value")
-
-    def __init__(self, sample: float) -> None:
-        self.value = sample
-        self.deviation = sample / 2
-
-    def measured(self, sample: float) -> None:
-        error = sample - self.value
-        self.value += error / 8
-        self.deviation += (abs(error) - self.deviation) / 4
-
-
 class RoundTrips:
     """What one node has measured of its peers."""
 
     def __init__(self) -> None:
         self._ways: OrderedDict[Address, float] = OrderedDict()
-        self._typical_way: Estimate | None = None
-        self._queueing = Estimate(0.0)
+        self._typical_way = Smoothed()
+        self._queueing = Smoothed()
         self._loss = FIRST_LOSS
         self._loss_weight = 1 / 4
 
@@ -82,16 +68,13 @@ class RoundTrips:
         ways = self._ways
         way = ways.get(address, seconds)
         longer = seconds - way
-        self._queueing.measured(longer if longer > 0.0 else 0.0)
+        self._queueing.sample(longer if longer > 0.0 else 0.0)
         way = way + longer / 8 if longer > 0.0 else seconds
         ways[address] = way
         ways.move_to_end(address)
         if len(ways) > PEERS:
             ways.popitem(last=False)
-        if self._typical_way is None:
-            self._typical_way = Estimate(way)
-        else:
-            self._typical_way.measured(way)
+        self._typical_way.sample(way)
         for is_lost in [1.0] * lost + [0.0]:
             self._loss_weight = max(1 / (1 / self._loss_weight + 1), LOSS_WEIGHT)
             self._loss += (is_lost - self._loss) * self._loss_weight
@@ -106,14 +89,12 @@ class RoundTrips:
         return first if attempt < 2 else first * min(1 + 0.25 * (attempt - 1), 2)
 
     def _first_timeout(self, address: Address) -> float:
-        typical = self._typical_way
-        if typical is None:
+        if self._typical_way.smoothed is None:
             return FIRST_TIMEOUT
         way = self._ways.get(address)
         if way is None:
-            way = typical.value + 4 * typical.deviation
-        queueing = self._queueing
-        wanted = way + queueing.value + max(4 * queueing.deviation, LEAST_MARGIN)
+            way = self._typical_way.expected(0.0)
+        wanted = self._queueing.expected(LEAST_MARGIN, beside=way)
         return min(max(wanted, LEAST_TIMEOUT), MOST_TIMEOUT)
 
     @property
@@ -124,7 +105,7 @@ class RoundTrips:
     @property
     def tries(self) -> int:
         """How often a request is sent before its peer is given up."""
-        if self._typical_way is None:
+        if self._typical_way.smoothed is None:
             return FIRST_TRIES
         error = math.sqrt(self._loss * (1 - self._loss) * self._loss_weight / 2)
         needed = math.ceil(math.log(FALSE_ALARMS) / math.log(min(self._loss + 2 * error, 0.9)))
