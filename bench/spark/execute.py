@@ -11,6 +11,7 @@ them alone. Live rows measure time: they come last, alone, one at a time.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,9 +37,9 @@ LONG_ROW_SECONDS = 2.0
 JOB_SECONDS_PER_CORE = 30.0
 """About how much work one job holds, for each core: what a kill may lose. A commit takes about half a second
 of processor time."""
-TASKS_A_CORE = 16
-"""Into how many tasks a job cuts its short rows, for each core: at the end, a core without one waits. A task
-costs some hundredths of a second; with tasks of 4 s the harness took 5.6 % of two minutes, with 2 s 3.4 %."""
+TASK_SECONDS = 2.0
+"""How much work of short rows a task holds: at the end, a core without a task waits. A task costs some
+hundredths of a second; with tasks of 4 s the harness took 5.6 % of two minutes, with 2 s 3.4 %."""
 JOBS_AT_ONCE = 2
 GRID_JOBS = 3
 """How much more a job of a large grid holds: a commit costs about a second."""
@@ -195,8 +196,10 @@ def plan(experiments: Sequence[Experiment], cores: int) -> list[ListedJob]:
 
 
 def _job(experiments: list[Experiment], cores: int) -> ListedJob:
-    long_rows = sum(estimated_seconds(e) > LONG_ROW_SECONDS for e in experiments)
-    tasks = min(len(experiments), long_rows + cores * TASKS_A_CORE)
+    costs = [estimated_seconds(experiment) for experiment in experiments]
+    short = [cost for cost in costs if cost <= LONG_ROW_SECONDS]
+    long_rows = len(costs) - len(short)
+    tasks = min(len(costs), long_rows + max(cores, math.ceil(sum(short) / TASK_SECONDS)))
     return ListedJob(tuple(experiments), tasks)
 
 
