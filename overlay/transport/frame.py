@@ -104,7 +104,7 @@ class PlainEnvelope:
         return self.everyone
 
     def hold(self, to: Destination, batches: list[FrameBatch]) -> None:
-        raise NotImplementedError("plain frames never wait")
+        raise AssertionError("plain frames never wait: there is always a wrap for them")
 
     def wrap(self, frames: Sequence[Buffer]) -> bytes:
         length = HEADER_BYTES + sum(map(len, frames))

@@ -17,6 +17,7 @@ from pubsub.cli.options import (
     add_metrics_option,
     add_node_options,
     add_option,
+    add_tls_option,
     make_node,
     metrics_address,
     refuse,
@@ -41,15 +42,7 @@ def add_command(commands: Any) -> None:
         metavar="HOST:PORT",
         help="serve web services: SOAP over HTTP with WS-ReliableMessaging",
     )
-    add_option(
-        parser,
-        "--tls",
-        metavar="FILE",
-        nargs=2,
-        many=True,
-        default=[],
-        help="a certificate and its key, in PEM: web services over TLS",
-    )
+    add_tls_option(parser, "web services")
     add_option(
         parser,
         "--wsrm-token-file",

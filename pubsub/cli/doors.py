@@ -8,7 +8,7 @@ from pathlib import Path
 
 from overlay.contact import Address
 from overlay.errors import UsageError
-from pubsub.cli.options import add_flag, add_option, refuse
+from pubsub.cli.options import add_flag, add_option, add_tls_option, refuse
 from pubsub.cli.terminal import say
 from pubsub.node import Node
 
@@ -19,15 +19,7 @@ _OF_HTTP = ("http_token_file",)
 def add_door_options(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--mqtt", metavar="HOST:PORT", help="serve MQTT clients over TCP")
     add_option(parser, "--websocket", metavar="HOST:PORT", help="serve MQTT clients over WebSocket")
-    add_option(
-        parser,
-        "--tls",
-        metavar="FILE",
-        nargs=2,
-        many=True,
-        default=[],
-        help="a certificate and its key, in PEM: MQTT, WebSocket and HTTP over TLS",
-    )
+    add_tls_option(parser, "MQTT, WebSocket and HTTP")
     add_option(
         parser,
         "--origin",

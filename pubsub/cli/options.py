@@ -303,6 +303,18 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], why: str) -> Non
             raise UsageError(f"--{name.replace('_', '-')} {why}")
 
 
+def add_tls_option(parser: argparse.ArgumentParser, served: str) -> None:
+    add_option(
+        parser,
+        "--tls",
+        metavar="FILE",
+        nargs=2,
+        many=True,
+        default=[],
+        help=f"a certificate and its key, in PEM: {served} over TLS",
+    )
+
+
 def add_metrics_option(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser,
