@@ -26,9 +26,10 @@ class KnownPeers:
         self.contact = known[0]
         self.context: Any = self
         self.lookups = 0
+        self.time = 0.0
 
     def now(self) -> float:
-        return 0.0
+        return self.time
 
     def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
         return _closest(self.known, key, count)
@@ -46,11 +47,12 @@ def _closest(contacts: list[Contact], key: PeerId, count: int) -> tuple[Contact,
     return tuple(sorted(contacts, key=lambda c: int.from_bytes(c.id, "big") ^ goal)[:count])
 
 
-def region(peers: Any) -> tuple[Contact, ...]:
+def region(peers: Any, locations: Locations | None = None) -> tuple[Contact, ...]:
     """Of the root, as a node sees it whose walk has met the nearest."""
     found: list[tuple[Contact, ...]] = []
     nearest = _closest(peers.known + peers.others, ROOT.key, 5)
-    Steps(Locations(peers, DirectoryConfig(), Metrics()).region(ROOT, nearest), done=found.append)
+    locations = locations or Locations(peers, DirectoryConfig(), Metrics())
+    Steps(locations.region(ROOT, nearest), done=found.append)
     return found[0]
 
 
@@ -117,3 +119,22 @@ def test_without_a_crowd_nobody_is_looked_up() -> None:
     peers = KnownPeers([contact_of(Random(8), index) for index in range(60)])
     assert region(peers) == ()
     assert peers.lookups == 0
+
+
+def test_a_crowded_region_is_looked_up_once_a_period() -> None:
+    """Also where those who announce themselves have corrected which nodes hold the root since."""
+    random, config = Random(9), DirectoryConfig()
+    honest = [contact_of(random, index) for index in range(60)]
+    for attackers in (5, 48):  # that one lookup shows with others, and that fill it
+        peers = KnownPeers(honest, nodes_near_the_root(100, attackers, random))
+        locations = Locations(peers, config, Metrics())
+        found = region(peers, locations)
+        lookups = peers.lookups
+        assert found
+        assert lookups > 0
+        locations.correct(ROOT, found[: config.replicas])
+        assert region(peers, locations) == found
+        assert peers.lookups == lookups
+        peers.time += 1.01 * config.period
+        region(peers, locations)
+        assert peers.lookups > lookups
