@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from unittest.mock import MagicMock
 
@@ -13,7 +14,7 @@ from bench import runs
 from bench.experiment import Experiment
 from bench.progress import GOING, Progress, ProgressLine, Watch, estimated_seconds
 from bench.spark import execute
-from bench.spark.execute import JOB_SECONDS_PER_CORE, LONG_ROW_SECONDS, plan
+from bench.spark.execute import JOB_SECONDS_PER_CORE, LONG_ROW_SECONDS, TASK_SECONDS, plan
 from bench.suites import find_suite
 from tests.bench.report.synthetic import aggregates
 
@@ -70,6 +71,18 @@ def test_a_kill_loses_little() -> None:
     each = estimated_seconds(rows[0])
     for job in plan(rows, cores=2):
         assert len(job.experiments) * each <= JOB_SECONDS_PER_CORE * 2 + each
+
+
+def test_no_core_waits_long_for_the_last_task_of_a_job() -> None:
+    rows = [
+        Experiment(suite="s", figure="f", tier="emulate", mode="structured", sizes=(20,), seed=seed)
+        for seed in range(400)
+    ]
+    each = estimated_seconds(rows[0])
+    assert each < LONG_ROW_SECONDS
+    for job in plan(rows, cores=2):
+        a_task = math.ceil(len(job.experiments) / job.tasks) * each
+        assert a_task <= TASK_SECONDS + each
 
 
 def test_progress_moves_between_two_rows_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
