@@ -41,8 +41,6 @@ TASK_SECONDS = 2.0
 """How much work of short rows a task holds: at the end, a core without a task waits. A task costs some
 hundredths of a second; with tasks of 4 s the harness took 5.6 % of two minutes, with 2 s 3.4 %."""
 JOBS_AT_ONCE = 2
-GRID_JOBS = 3
-"""How much more a job of a large grid holds: a commit costs about a second."""
 ROW_SECONDS = 3e-4
 """What a row costs beside its work: the experiment is made, named, and its results become rows."""
 CANCELLED = "SPARK_JOB_CANCELLED"
@@ -170,7 +168,7 @@ def plan_grid(grid: Grid, cores: int) -> list[GridJob]:
     """Cut a grid into jobs of about `JOB_SECONDS_PER_CORE` a core, by what some of its experiments cost."""
     looked_at = range(0, len(grid), max(1, len(grid) // SAMPLE))
     each = ROW_SECONDS + fmean(estimated_seconds(grid.at(place)) for place in looked_at)
-    size = max(cores, int(JOB_SECONDS_PER_CORE * GRID_JOBS * cores / each))
+    size = max(cores, int(JOB_SECONDS_PER_CORE * cores / each))
     return [
         GridJob(grid, begin, end, min(cores * 2, end - begin), each * (end - begin))
         for begin in range(0, len(grid), size)
