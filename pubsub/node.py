@@ -36,8 +36,9 @@ from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
 from pubsub.event import Event, pack_data
 from pubsub.protection import Protection
-from pubsub.publications import AnyTopic, Options, Publications, Wait
+from pubsub.publications import AnyTopic, Options, Publications
 from pubsub.publishing import Outlet, OwnRuns, Receipt
+from pubsub.reliable.receipts import Wait
 from pubsub.rights import REVOCATIONS, Action
 from pubsub.sending import EventLink
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
@@ -414,8 +415,10 @@ class Node:
         that has it, in place of g/N; `dissemination` says how this event spreads, if not as configured.
 
         `durable`: also send it to an archive of the topic, and wait until it is "safe", on stable storage
-        at `copies` replicas (1); `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds
-        (30).
+        at `copies` replicas (1); `NoArchiveFound`, `NoRoom` or `NotSafe` when that takes too long.
+
+        `deadline`: seconds for the whole call, whatever it has to wait for; 30 for durable events, and for
+        others as long as it takes. `NotInTime` says what took longer; the event may be published after all.
 
         `encrypt`: only those with the right to subscribe to the topic can read the data, through `decrypted`;
         archives and distributors cannot (see `pubsub.secrets`).
@@ -483,11 +486,12 @@ class Node:
             return await self._open_publications().publish_many_durable(topic, data, options)
         options.check(self.config.links)
         receipts: list[Receipt] = []
-        for one in data:
-            receipt = await self.publish(topic, one, upward=upward, dissemination=dissemination)
-            receipts.append(receipt)
-        for receipt in receipts if wait == "acked" else ():
-            await receipt.wait_settled()
+        async with options.budget().spend(f"publishing to {Topic.of(topic)}"):
+            for one in data:
+                receipt = await self.publish(topic, one, upward=upward, dissemination=dissemination)
+                receipts.append(receipt)
+            for receipt in receipts if wait == "acked" else ():
+                await receipt.wait_settled()
         return receipts
 
     def may_repeat(self) -> None:

@@ -7,10 +7,9 @@ dissemination of their own; durable ones; runs that their publisher names; event
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from overlay.errors import UsageError
 from pubsub.archive.protocol.config import DEADLINE
@@ -19,6 +18,7 @@ from pubsub.config import DisseminationKind, NodeConfig
 from pubsub.event import DATA_LIMIT, LAST_NUMBER, RUN_BYTES, Head, pack_data
 from pubsub.publishing import EVENTS_A_BLOCK, Outlet, Receipt
 from pubsub.reliable.batches import batches
+from pubsub.reliable.receipts import Budget, Wait
 from pubsub.sending import EventLink
 from pubsub.topic import Topic
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # imported when a node first publishes a durable event, or ma
     from pubsub.archive.publishing import DurableOutcome, DurablePublishing
     from pubsub.telemetry import Telemetry
 
-Wait = Literal["sent", "acked", "safe"]
 AnyTopic = str | type | Topic
 
 MOST_OUTLETS = 65_536
@@ -56,32 +55,25 @@ class Options(NamedTuple):
             raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
         if self.dissemination not in (None, "eager", "lazy"):
             raise UsageError(f'dissemination is "eager" or "lazy", not {self.dissemination!r}')
-        for name, value in (("copies", self.copies), ("deadline", self.deadline)):
-            if value is not None and not self.durable:
-                raise UsageError(f"{name} goes with durable=True: no archive is sent this event")
+        if self.copies is not None and not self.durable:
+            raise UsageError("copies goes with durable=True: no archive is sent this event")
+        if self.deadline is not None and not self.deadline > 0:
+            raise UsageError(f"deadline is seconds, more than 0, not {self.deadline!r}")
 
     @property
     def until(self) -> Wait:
         """What is waited for: durable events are safe when `publish` returns, unless told otherwise."""
         return self.wait or ("safe" if self.durable else "sent")
 
+    def budget(self) -> Budget:
+        """The seconds that the call has in all."""
+        default = DEADLINE if self.durable else None
+        return Budget(default if self.deadline is None else self.deadline)
+
     def head(self, outlet: Outlet, trace: bytes) -> Head:
         """What events that are published with these options say of themselves."""
         eager = None if self.dissemination is None else self.dissemination == "eager"
         return outlet.head(None if self.upward is None else float(self.upward), eager, trace)
-
-
-class Budget:
-    """The seconds that one call has in all."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = DEADLINE if seconds is None else seconds
-        self._now = asyncio.get_running_loop().time
-        self._end = self._now() + self.seconds
-
-    @property
-    def left(self) -> float:
-        return self._end - self._now()
 
 
 class Publications:
@@ -110,23 +102,24 @@ class Publications:
         packed = pack_data(data)
         known = self._check_topic(topic, packed)
         copies = 1 if options.copies is None else options.copies
-        budget = Budget(options.deadline)
+        budget = options.budget()
         publishing: DurablePublishing | None = None
         with self._span(topic) as trace:
             if options.durable:
-                publishing = await self._durable().publishers.open(known, copies, budget.seconds)
-            outlet, joined = await self._ready_outlet(known)
-            flows = outlet.is_open
-            head = options.head(outlet, trace)
-            receipt = outlet.add(packed, head, joined)
-            if publishing is not None:
-                self._archive(receipt, publishing, head, packed, copies)
-            if self._topics.has_blocking:
-                outlet.close()  # the next publisher sees what this event takes of the room
-            if self._link.is_pace_due:
-                await self._link.pace()
-            if options.wait == "sent" or (options.until != "acked" and not flows):
-                await receipt.wait_sent()
+                publishing = await self._durable().publishers.open(known, copies, budget)
+            async with budget.spend(f"publishing to {known}"):
+                outlet, joined = await self._ready_outlet(known)
+                flows = outlet.is_open
+                head = options.head(outlet, trace)
+                receipt = outlet.add(packed, head, joined)
+                if publishing is not None:
+                    self._archive(receipt, publishing, head, packed, copies)
+                if self._topics.has_blocking:
+                    outlet.close()  # the next publisher sees what this event takes of the room
+                if self._link.is_pace_due:
+                    await self._link.pace()
+                if options.wait == "sent" or (options.until != "acked" and not flows):
+                    await receipt.wait_sent()
             await self._wait([receipt], options.until, budget)
         self._open_outlet(topic, outlet)
         return receipt
@@ -137,7 +130,7 @@ class Publications:
         """Publish a durable event for each of the data, in their order."""
         options.check(self._config.links)
         copies = 1 if options.copies is None else options.copies
-        budget = Budget(options.deadline)
+        budget = options.budget()
         known = self._check_topic(topic, b"")
         publishers = self._durable().publishers
         receipts: list[Receipt] = []
@@ -147,8 +140,9 @@ class Publications:
                 packed = pack_data(one)
                 self._link.check_fits(known, packed)
                 if publishing is None or not publishing.core.has_room:
-                    publishing = await publishers.open(known, copies, max(budget.left, 1e-3))
-                    outlet, joined = await self._ready_outlet(known)
+                    publishing = await publishers.open(known, copies, budget)
+                    async with budget.spend(f"publishing to {known}"):
+                        outlet, joined = await self._ready_outlet(known)
                     head = options.head(outlet, trace)
                 receipt = outlet.add(packed, head, joined)
                 receipts.append(receipt)
@@ -174,7 +168,7 @@ class Publications:
         if not 0 < first < LAST_NUMBER - len(data):
             raise UsageError(f"the events of a run are numbered from 1 on, not from {first!r}")
         copies = 1 if options.copies is None else options.copies
-        budget = Budget(options.deadline)
+        budget = options.budget()
         self.may_repeat()
         known = self._check_topic(topic, b"")
         packed = [pack_data(one) for one in data]
@@ -185,8 +179,9 @@ class Publications:
         publishing: DurablePublishing | None = None
         for part in batches(packed, len, DATA_LIMIT, EVENTS_A_BLOCK):
             if options.durable:
-                publishing = await publishers.open(known, copies, max(budget.left, 1e-3))
-            outlet, joined = await self._ready_outlet(known)
+                publishing = await publishers.open(known, copies, budget)
+            async with budget.spend(f"publishing to {known}"):
+                outlet, joined = await self._ready_outlet(known)
             added = outlet.add_in_run(run, first + len(receipts), part, joined)
             if publishing is not None:
                 head = outlet.head(None, None)
@@ -208,7 +203,7 @@ class Publications:
         packed = pack_data(data)
         known = self._check_topic(topic, packed)
         budget = Budget(deadline)
-        publishing = await self._durable().publishers.open(known, 1, deadline)
+        publishing = await self._durable().publishers.open(known, 1, budget)
         self._link.check_right(known)
         block = self._link.make_kept(known, packed)
         outcome = publishing.add(block.encoded, block.signature, 1)
@@ -233,13 +228,14 @@ class Publications:
     async def _wait(self, receipts: Sequence[Receipt], until: Wait, budget: Budget) -> None:
         """Wait until all of them are acknowledged or safe; there is nothing to wait for if "sent" is all."""
         if until == "acked":
-            for receipt in receipts:
-                await receipt.wait_settled()
+            async with budget.spend("waiting until what was published is acknowledged"):
+                for receipt in receipts:
+                    await receipt.wait_settled()
         elif until == "safe":
             from pubsub.archive.publishing import wait_until_safe
 
             for receipt in receipts:
-                await wait_until_safe(receipt, budget.seconds, budget.left)
+                await wait_until_safe(receipt, budget)
 
     def _check_topic(self, topic: AnyTopic, packed: bytes) -> Topic:
         """The topic as it is known here, after a check that the data can travel in it."""

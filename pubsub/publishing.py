@@ -20,6 +20,7 @@ from pubsub.event import (
     Block,
     Head,
 )
+from pubsub.reliable.receipts import Wait, budget, check_wait
 from pubsub.topic import Topic
 
 if TYPE_CHECKING:
@@ -201,6 +202,29 @@ class Receipt:
     def is_settled(self) -> bool:
         """Every copy has been acknowledged or has failed."""
         return self._block.is_settled
+
+    @property
+    def is_acked(self) -> bool:
+        """Another process has it, so that its publisher may leave."""
+        return self._block.acknowledged > 0
+
+    @property
+    def is_safe(self) -> bool:
+        """It is on as many archives' disks as were asked for; never so without `durable=True`."""
+        return self.durable is not None and self.durable.is_safe
+
+    async def wait(self, wait: Wait = "acked", deadline: float | None = None) -> None:
+        """Wait until the event has reached the stage `wait`: every copy has left ("sent"), has arrived or has
+        failed ("acked"), or, of a durable event, archives have it on their disks ("safe"). `NotInTime` after
+        `deadline` seconds."""
+        check_wait(wait, deadline, most="acked" if self.durable is None else "safe")
+        async with budget(deadline, f'waiting until the event is "{wait}"'):
+            if wait == "sent":
+                await self.wait_sent()
+            elif wait == "acked":
+                await self.wait_settled()
+            elif self.durable is not None:
+                await self.durable.wait_safe()
 
     async def wait_sent(self) -> None:
         while not self._block.all_sent:

@@ -27,6 +27,7 @@ from pubsub.archive.reader import ArchiveReader
 from pubsub.attach import open_runtime
 from pubsub.config import NodeConfig
 from pubsub.config_file import config_from, read_settings
+from pubsub.reliable.receipts import Budget
 from pubsub.topic import Topic
 
 T = TypeVar("T")
@@ -205,7 +206,8 @@ class Finding:
                 node.config.durability,
             )
         assert self._node is not None
-        found = await self._client.find(Topic.of(self._options.topic), b"", self._options.within)
+        budget = Budget(self._options.within)
+        found = await self._client.find(Topic.of(self._options.topic), b"", budget)
         others: asyncio.Future[tuple[Contact, ...]] = asyncio.get_running_loop().create_future()
         self._node.attachment.directory.contacts(
             archives_of(found.topic), MOST_ASKED, others.set_result

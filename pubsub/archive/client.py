@@ -23,12 +23,20 @@ from pubsub.archive.protocol.messages import AckResponse, Negotiation, Notice, O
 from pubsub.archive.protocol.publisher import DurablePublisher
 from pubsub.archive.protocol.subscriber import DurableSubscriber
 from pubsub.gate import Gate
+from pubsub.reliable.receipts import Budget
 from pubsub.topic import Topic
 
 
 def managed_topics(topic: Topic) -> tuple[str, ...]:
     """The topics of which an archive may manage this one: itself and its super-topics, the nearest first."""
     return (topic.name, *(above.name for above in topic.ancestors()))
+
+
+def none_found(topic: Topic, budget: Budget) -> NoArchiveFound:
+    return NoArchiveFound(
+        f"no archive of {topic} or a super-topic has answered within {budget.seconds:g} s: start one with "
+        f"`camcast archive --topic {topic}`, or wait longer"
+    )
 
 
 NEARER_SECONDS = 10.0
@@ -115,10 +123,10 @@ class DurableClient:
         self._finders.pop(finder, None)
 
     async def find(
-        self, topic: Topic, publisher: bytes, within: float, *, lowest: bool = False
+        self, topic: Topic, publisher: bytes, budget: Budget, *, lowest: bool = False
     ) -> FoundArchive:
-        """An archive of the topic or its nearest managed super-topic; `NoArchiveFound` after `within`
-        seconds."""
+        """An archive of the topic or its nearest managed super-topic; `NoArchiveFound` when that takes too
+        long."""
         result: asyncio.Future[FoundArchive] = asyncio.get_running_loop().create_future()
 
         def found(one: FoundArchive) -> None:
@@ -127,13 +135,10 @@ class DurableClient:
 
         finder = self.search(managed_topics(topic), publisher, found, lowest=lowest)
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(budget.left):
                 return await result
         except TimeoutError:
-            raise NoArchiveFound(
-                f"no archive of {topic} or a super-topic has answered within {within:g} s: start one with "
-                f"`camcast archive --topic {topic}`, or wait longer"
-            ) from None
+            raise none_found(topic, budget) from None
         finally:
             self.stop(finder)
 

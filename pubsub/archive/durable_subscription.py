@@ -49,6 +49,7 @@ from pubsub.archive.protocol.finder import FoundArchive
 from pubsub.archive.protocol.subscriber import DurableSubscriber, Numbered, Since, Subscribing
 from pubsub.archive.protocol.world import LARGEST_NUMBER
 from pubsub.event import Batch, Event
+from pubsub.reliable.receipts import Budget
 from pubsub.reliable.runs import Gap, GapError, Gaps
 from pubsub.subscription import Subscription
 from pubsub.topic import Pattern
@@ -160,14 +161,13 @@ class DurableSubscription:
         """Register. From here on nothing that is archived for this name is missed."""
         if self._core is not None or self._ended:
             raise DurableUsageError("a subscription is entered once; call subscribe again")
-        found = await self._register()
+        found = await self._register(Budget(self._within))
         self._watch = NearerWatch(self._client, self.pattern.topic, found.topic, self._overtaken)
         return self
 
-    async def _register(self) -> FoundArchive:
+    async def _register(self, budget: Budget) -> FoundArchive:
         """Find an archive, and register there; the archive that was found."""
-        end = asyncio.get_running_loop().time() + self._within
-        found = await self._client.find(self.pattern.topic, b"", self._within, lowest=self._share)
+        found = await self._client.find(self.pattern.topic, b"", budget, lowest=self._share)
         if self._client.has_subscriber(found.topic, self.name):
             raise DurableUsageError(
                 f"{self.name!r} is subscribed to {found.topic} on this node already"
@@ -178,9 +178,10 @@ class DurableSubscription:
         try:
             if self._delivery == "optimistic" and self._feed is None:
                 self._feed = LiveFeed(self._node, self.pattern, self._selects, self._heard)
-                await self._feed.__aenter__()
+                async with budget.spend(f"joining {self.pattern.text}"):
+                    await self._feed.__aenter__()
             self._client.use_for_subscriber(self._core, found)
-            await self._until_registered(end - asyncio.get_running_loop().time())
+            await self._until_registered(budget)
         except BaseException:
             await self._close()
             raise
@@ -203,10 +204,10 @@ class DurableSubscription:
         )
         return core
 
-    async def _until_registered(self, left: float) -> None:
+    async def _until_registered(self, budget: Budget) -> None:
         assert self._registered is not None
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(budget.left):
                 refused = await asyncio.shield(self._registered)
         except TimeoutError:
             taken = self._core is not None and self._core.is_name_taken
@@ -242,7 +243,7 @@ class DurableSubscription:
         self._registered = asyncio.get_running_loop().create_future()
         core.leave()
         try:
-            await self._until_registered(self._within)
+            await self._until_registered(Budget(self._within))
         finally:
             await self._close()
 
@@ -253,18 +254,22 @@ class DurableSubscription:
 
         The archive forgets the name and registers it anew. `ArchiveError` when it may not begin there, or no
         archive answers in time; the subscription has ended then, and the name is forgotten."""
-        core, since = self._running(), _since(to)
+        core, since, budget = self._running(), _since(to), Budget(self._within)
         self._registered = asyncio.get_running_loop().create_future()
         core.leave()
         try:
-            await self._until_registered(self._within)
+            await self._until_registered(budget)
         except BaseException:
             await self._close()
             raise
         self._client.remove_subscriber(core)
         self._drop_all()
         self._since, self._resume = since, ()
-        await self._register()
+        try:
+            await self._register(budget)
+        except BaseException:
+            await self._close()
+            raise
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -296,7 +301,7 @@ class DurableSubscription:
         self._registered = asyncio.get_running_loop().create_future()
         core.ask_for(self._interest.packed())
         try:
-            await self._until_registered(self._within)
+            await self._until_registered(Budget(self._within))
         except BaseException:
             await self._close()
             raise

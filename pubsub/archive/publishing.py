@@ -8,11 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from overlay.errors import ClosedError
-from pubsub.archive.client import NEARER_SECONDS, DurableClient
+from pubsub.archive.client import NEARER_SECONDS, DurableClient, none_found
 from pubsub.archive.errors import DurableUsageError, NoRoom, NotSafe
 from pubsub.archive.protocol.archived_event import pack_event
 from pubsub.archive.protocol.finder import FoundArchive
 from pubsub.archive.protocol.publisher import DurablePublisher
+from pubsub.reliable.receipts import Budget
 from pubsub.topic import Topic
 
 if TYPE_CHECKING:
@@ -148,22 +149,15 @@ class DurablePublishers:
         self._looked_at: dict[str, float] = {}
         """When it was last seen that a topic published to has no nearer archive."""
 
-    async def open(self, topic: Topic, copies: int, within: float) -> DurablePublishing:
+    async def open(self, topic: Topic, copies: int, budget: Budget) -> DurablePublishing:
         """The stream for a topic, once its archive has been found and there is room for one more event."""
         if not isinstance(copies, int) or copies < 1:
             raise DurableUsageError(f"copies is a number of replicas, 1 or more, not {copies!r}")
-        if not within > 0:
-            raise DurableUsageError(f"deadline is seconds, more than 0, not {within!r}")
-        end = asyncio.get_running_loop().time() + within
-        publishing = self._by_topic.get(topic.name)
-        if publishing is None:
-            async with self._opening.setdefault(topic.name, asyncio.Lock()):
-                publishing = self._by_topic.get(topic.name) or await self._find(topic, within)
+        publishing = self._by_topic.get(topic.name) or await self._find(topic, budget)
         if publishing.core.topic != topic.name:
             self._look_nearer(topic, publishing.core.topic)
         if not publishing.core.has_room:
-            left = end - asyncio.get_running_loop().time()
-            await self._room(publishing, left, within)
+            await self._room(publishing, budget)
         return publishing
 
     def _look_nearer(self, topic: Topic, managed: str) -> None:
@@ -174,10 +168,9 @@ class DurablePublishers:
             here = self._client.runtime.contact.id
             self._client.look_nearer(topic, managed, here, partial(self._use, topic))
 
-    async def _room(self, publishing: DurablePublishing, left: float, within: float) -> None:
-        """Wait for room for `left` seconds, which are what is left of `within`."""
+    async def _room(self, publishing: DurablePublishing, budget: Budget) -> None:
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(budget.left):
                 await publishing.room()
         except TimeoutError:
             core = publishing.core
@@ -188,13 +181,21 @@ class DurablePublishers:
                 )
             raise NoRoom(
                 f"{core.owed} events of {core.topic} wait to become safe{short}, and there was no room for "
-                f"another one within {within:g} s: check that enough archives of the topic run"
+                f"another one within {budget.seconds:g} s: check that enough archives of the topic run"
             ) from None
 
-    async def _find(self, topic: Topic, within: float) -> DurablePublishing:
-        found = await self._client.find(topic, self._client.runtime.contact.id, within)
-        self._looked_at[topic.name] = asyncio.get_running_loop().time()
-        self._use(topic, found)
+    async def _find(self, topic: Topic, budget: Budget) -> DurablePublishing:
+        """Find the topic's archive; of several callers one searches, and the others wait for it."""
+        try:
+            async with asyncio.timeout(budget.left):
+                async with self._opening.setdefault(topic.name, asyncio.Lock()):
+                    if topic.name not in self._by_topic:
+                        here = self._client.runtime.contact.id
+                        found = await self._client.find(topic, here, budget)
+                        self._looked_at[topic.name] = asyncio.get_running_loop().time()
+                        self._use(topic, found)
+        except TimeoutError:
+            raise none_found(topic, budget) from None
         return self._by_topic[topic.name]
 
     def _use(self, topic: Topic, found: FoundArchive) -> None:
@@ -212,19 +213,18 @@ class DurablePublishers:
             publishing.close()
 
 
-async def wait_until_safe(receipt: Receipt, within: float, left: float | None = None) -> None:
-    """Wait for a durable event's archive; `NotSafe` when it does not say so within `within` seconds, of which
-    `left` are left."""
+async def wait_until_safe(receipt: Receipt, budget: Budget) -> None:
+    """Wait for a durable event's archive; `NotSafe` when it does not say so in time."""
     outcome = receipt.durable
     assert outcome is not None
     try:
-        await outcome.wait_safe(within if left is None else left)
+        await outcome.wait_safe(budget.left)
     except TimeoutError:
         why = "no archive has answered"
         if outcome.replicas:
             why = f"{outcome.replicas} replicas are known of the archive"
         raise NotSafe(
             f"event {outcome.catenation} of {outcome.topic} is not known to be on {outcome.copies} "
-            f"replicas within {within:g} s ({why}); it is still being sent",
+            f"replicas within {budget.seconds:g} s ({why}); it is still being sent",
             receipt,
         ) from None

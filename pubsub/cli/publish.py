@@ -22,8 +22,8 @@ from pubsub.cli.options import (
 from pubsub.cli.terminal import input_lines, run
 from pubsub.cli.via_distributors import add_distributor_options, publish_messages
 from pubsub.node import Node
-from pubsub.publications import Wait
 from pubsub.publishing import Receipt
+from pubsub.reliable.receipts import Wait
 
 
 def add_command(commands: Any) -> None:

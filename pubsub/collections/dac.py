@@ -151,7 +151,7 @@ class DAC(abc.ABC):
         packed = pack_data(data)
         async with budget(deadline, f"adding to {self.topic}"):
             receipt = await self._publish(unpack_data(packed), packed, semantics)
-            await self._until(receipt, wait)
+            await receipt.wait(wait)
         return receipt
 
     async def add_all(
@@ -169,16 +169,8 @@ class DAC(abc.ABC):
             for one in data:
                 receipts.append(await self.add(one, semantics=semantics))
             for receipt in receipts:
-                await self._until(receipt, wait)
+                await receipt.wait(wait)
         return receipts
-
-    async def _until(self, receipt: AddReceipt, wait: Wait) -> None:
-        if isinstance(receipt, MessageReceipt):
-            await receipt.wait(wait)
-        elif wait == "acked":
-            await receipt.wait_settled()
-        else:
-            await receipt.wait_sent()
 
     def _check_add(self, wait: str, deadline: float | None, semantics: str) -> None:
         if semantics not in get_args(Semantics):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal
 
 from overlay.errors import CamcastError, UsageError
@@ -38,16 +38,35 @@ def check_wait(wait: str, deadline: float | None = None, *, most: Wait = "safe")
         raise UsageError(f"deadline={deadline} must be more than 0 seconds")
 
 
-@asynccontextmanager
-async def budget(deadline: float | None, what: str) -> AsyncIterator[None]:
+class Budget:
+    """The seconds that one call has in all, from when this is made; None for as long as it takes."""
+
+    __slots__ = ("_end", "_now", "seconds")
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self._now = asyncio.get_running_loop().time
+        self._end = None if seconds is None else self._now() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._end is None else max(self._end - self._now(), 0.0)
+
+    @asynccontextmanager
+    async def spend(self, what: str) -> AsyncIterator[None]:
+        """Let a block take what is left; `NotInTime` says that `what` took longer."""
+        try:
+            async with asyncio.timeout_at(self._end):
+                yield
+        except TimeoutError:
+            if self.seconds is None:
+                raise
+            raise NotInTime(f"{what} took more than {self.seconds:g} s") from None
+
+
+def budget(deadline: float | None, what: str) -> AbstractAsyncContextManager[None]:
     """Let a block take at most `deadline` seconds; `NotInTime` says that `what` took longer."""
-    try:
-        async with asyncio.timeout(deadline):
-            yield
-    except TimeoutError:
-        if deadline is None:
-            raise
-        raise NotInTime(f"{what} took more than {deadline:g} s") from None
+    return Budget(deadline).spend(what)
 
 
 class News:

@@ -73,7 +73,7 @@ def test_options_that_a_subscription_does_not_have_are_named(
     play(74, main)
 
 
-@pytest.mark.parametrize("options", [{"copies": 1}, {"copies": 3}, {"deadline": 30.0}])
+@pytest.mark.parametrize("options", [{"copies": 1}, {"copies": 3}])
 def test_what_only_an_archive_promises_goes_with_durable(options: dict[str, Any]) -> None:
     async def main(p: Playground) -> None:
         node = await p.node()

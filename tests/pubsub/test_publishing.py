@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from overlay.errors import ClosedError, NetworkError
+from overlay.errors import ClosedError, NetworkError, UsageError
+from pubsub import NotInTime
 from pubsub.event import DataError
 from tests.pubsub.playground import MODES, Playground, play, received
 
@@ -84,6 +85,32 @@ def test_who_waits_for_acknowledgements_does_not_wait_for_the_crashed(
         assert receipt.copies >= 1
 
     play(34, main, mode)
+
+
+def test_a_deadline_bounds_whatever_a_publisher_waits_for_and_receipts_say_how_far_an_event_is() -> (
+    None
+):
+    async def main(p: Playground) -> None:
+        _, events = await p.subscriber("/a")
+        publisher = await p.node()
+        loop = asyncio.get_running_loop()
+        receipt = await publisher.publish("/a", 0, wait="acked", deadline=5)
+        await receipt.wait("acked", deadline=1)
+        assert (receipt.is_acked, receipt.is_safe) == (True, False)
+        with pytest.raises(UsageError, match='wait is one of "sent", "acked" here'):
+            await receipt.wait("safe")
+        with pytest.raises(UsageError, match="deadline is seconds"):
+            await publisher.publish("/a", 0, deadline=0)
+        await received(events, 1)
+        p.crash(0)
+        begun = loop.time()
+        with pytest.raises(NotInTime, match=r"took more than 0\.5 s"):
+            await publisher.publish("/a", 1, wait="acked", deadline=0.5)
+        with pytest.raises(NotInTime, match=r"took more than 0\.5 s"):
+            await publisher.publish_many("/a", range(2), wait="acked", deadline=0.5)
+        assert loop.time() - begun < 1.1
+
+    play(40, main)
 
 
 def test_a_publisher_that_waits_for_room_when_its_node_closes_is_told() -> None:

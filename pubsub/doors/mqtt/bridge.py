@@ -184,9 +184,10 @@ class Bridge:
     async def _when_safe(self, receipt: Receipt, done: Callable[[Reason], None]) -> None:
         from pubsub.archive.protocol.config import DEADLINE
         from pubsub.archive.publishing import wait_until_safe
+        from pubsub.reliable.receipts import Budget
 
         try:
-            await wait_until_safe(receipt, DEADLINE)
+            await wait_until_safe(receipt, Budget(DEADLINE))
         except CamcastError:
             self.hub.drop("not_safe")
             done(Reason.UNSPECIFIED)

@@ -530,3 +530,43 @@ def test_the_deadline_is_one_budget_for_the_whole_call() -> None:
         await starting
 
     play(main)
+
+
+def test_those_who_look_for_one_archive_together_wait_no_longer_than_each_may() -> None:
+    async def main(world: World) -> None:
+        node = await world.node()
+        loop = asyncio.get_running_loop()
+
+        async def publish(number: int) -> float:
+            begun = loop.time()
+            with pytest.raises(NoArchiveFound, match="within 5 s"):
+                await node.publish("/soccer", number, durable=True, deadline=5)
+            return loop.time() - begun
+
+        waited = await asyncio.gather(*(publish(number) for number in range(4)))
+        assert max(waited) < 5.1
+
+    play(main)
+
+
+def test_seeking_has_one_budget_and_ends_the_subscription_when_it_is_spent() -> None:
+    async def main(world: World) -> None:
+        node = await world.node()
+        await world.archive("/soccer")
+        await asyncio.sleep(5)
+        loop = asyncio.get_running_loop()
+        async with node.subscribe("/soccer", durable="a", within=6.0) as events:
+
+            async def crash_when_the_name_has_left() -> None:
+                await asyncio.sleep(0.4)
+                world.crash(1)
+
+            begun = loop.time()
+            crashing = asyncio.create_task(crash_when_the_name_has_left())
+            with pytest.raises((ArchiveError, NoArchiveFound)):
+                await events.seek("beginning")
+            assert loop.time() - begun < 6.5
+            await crashing
+            assert events.is_ended
+
+    play(main, latency=Latency.constant(0.15))
