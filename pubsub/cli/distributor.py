@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -129,9 +130,21 @@ async def serve(arguments: argparse.Namespace) -> int:
         await serve_doors(arguments, distributor.node, stack)
         await distributor.ready()
         say(arguments, "ready", ready=True)
-        while True:
-            _say_view(arguments, distributor.view)
-            await distributor.next_view()
+        views = asyncio.ensure_future(_say_views(arguments, distributor))
+        waiting = [views] if history is None else [views, asyncio.ensure_future(history.failed())]
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()  # raises what ended it
+        finally:
+            for task in waiting:
+                task.cancel()
+    return 1
+
+
+async def _say_views(arguments: argparse.Namespace, distributor: Distributor) -> None:
+    while True:
+        _say_view(arguments, distributor.view)
+        await distributor.next_view()
 
 
 def _say_view(arguments: argparse.Namespace, view: View | None) -> None:

@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Self, TypeVar
 
+from pubsub.archive.errors import ArchiveError
 from pubsub.archive.store import (
     Change,
     GroupCommit,
@@ -27,9 +29,13 @@ from pubsub.archive.store import (
     StoredEvent,
     StoreError,
 )
+from pubsub.archive.store.retention import Plan
 from pubsub.distributors.messages import ServiceBlock
 from pubsub.distributors.protocol.exchange import Found
 from pubsub.reliable.numbers import Span
+from pubsub.reliable.tasks import Tasks
+
+T = TypeVar("T")
 
 TOPIC = "/services/"
 """Before a service's name, what the store calls it."""
@@ -41,36 +47,44 @@ _log = logging.getLogger(__name__)
 
 
 class ArchiveHistory:
-    """Records and finds messages; `blocking` stores are kept off the event loop."""
+    """Records and finds messages; `blocking` stores are kept off the event loop.
+
+    When the store fails, nothing is recorded any more: `failure` says why, the distributor's status and its
+    metric `distributor_history_failed` show it, and `failed()` raises."""
 
     def __init__(self, store: Store, retention: Retention | None = None) -> None:
         """The store is this object's to close; one distributor has one."""
         self._store = store
         self._retention = retention or Retention()
         self._commit = GroupCommit(store, on_failure=self._fail)
+        self._tasks = Tasks("history")
         self._sequences: dict[str, int] = {}
-        self._upkeep: asyncio.Task[None] | None = None
-        self._asking: dict[asyncio.Task[None], None] = {}
-        self._failed = False
+        self.failure = ""
+        """Why nothing is recorded any more; empty while all is well."""
+        self._has_failed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._upkeep = asyncio.get_running_loop().create_task(self._forget_old())
+        self._sequences = {
+            topic: self._store.last_sequence(topic) for topic in self._store.topics()
+        }
+        if not self._retention.is_unlimited:
+            self._tasks.repeat("retention", RETENTION_SECONDS, self._forget_old)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [*self._asking, *([self._upkeep] if self._upkeep is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         await self._commit.close()
         self._store.close()
+
+    async def failed(self) -> None:
+        """Wait until the store has failed, if that ever happens, and raise `ArchiveError`."""
+        await self._has_failed.wait()
+        raise ArchiveError(f"the history has stopped, since its store failed: {self.failure}")
 
     def record(self, block: ServiceBlock) -> None:
         """Store a block, soon; what is stored already is left as it is."""
         topic, source, now = TOPIC + block.service, block.source, time.time()
-        sequence = self._sequences.get(topic)
-        if sequence is None:
-            sequence = self._store.last_sequence(topic)
+        sequence = self._sequences.get(topic, 0)
         changes: list[Change] = []
         for number, payload in enumerate(block.payloads, block.first):
             sequence += 1
@@ -81,40 +95,47 @@ class ArchiveHistory:
         self._submit(changes)
 
     def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
-        task = asyncio.get_running_loop().create_task(
-            self._find(service, source, Span(first, last), found)
+        self._tasks.start(
+            "reading", self._find(service, source, Span(first, last), found), vital=False
         )
-        self._asking[task] = None
-        task.add_done_callback(self._asking.pop)
 
     async def _find(self, service: str, source: bytes, span: Span, found: Found) -> None:
+        events: list[StoredEvent] = []
         try:
-            if self._store.blocking:
-                run = asyncio.get_running_loop().run_in_executor
-                events = await run(None, self._store.by_catenation, TOPIC + service, source, span)
-            else:
-                events = self._store.by_catenation(TOPIC + service, source, span)
+            events = await self._ask(
+                lambda store: store.by_catenation(TOPIC + service, source, span)
+            )
         except StoreError as error:
-            _log.error("the history of %s cannot be read: %s", service, error)
-            events = []
+            self._fail(error)
         found(_consecutive(span.first, events))
 
+    async def _ask(self, query: Callable[[Store], T]) -> T:
+        if not self._store.blocking:
+            return query(self._store)
+        return await asyncio.get_running_loop().run_in_executor(None, query, self._store)
+
     def _submit(self, changes: Sequence[Change]) -> None:
-        if not self._failed:
+        if not self.failure:
             self._commit(changes)
 
     def _fail(self, error: BaseException) -> None:
-        if not self._failed:
-            self._failed = True
+        if not self.failure:
+            self.failure = str(error)
+            self._has_failed.set()
             _log.error("the history records nothing any more: %s", error)
 
     async def _forget_old(self) -> None:
-        while not self._retention.is_unlimited:
-            await asyncio.sleep(RETENTION_SECONDS)
-            for topic in list(self._sequences):
-                drop = Scan().plan(self._store, topic, self._retention, time.time()).drop
-                if drop is not None:
-                    self._submit([drop])
+        for topic in list(self._sequences):
+            try:
+                plan = await self._ask(partial(self._plan, topic))
+            except StoreError as error:
+                self._fail(error)
+                return
+            if plan.drop is not None:
+                self._submit([plan.drop])
+
+    def _plan(self, topic: str, store: Store) -> Plan:
+        return Scan().plan(store, topic, self._retention, time.time())
 
 
 def _consecutive(first: int, events: list[StoredEvent]) -> list[bytes]:

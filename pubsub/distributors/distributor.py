@@ -351,6 +351,7 @@ class Distributor:
             "view": None if view is None else view.number,
             "distributors": [] if view is None else [str(one.contact) for one in view.members],
             "cut_off": self._core.membership.is_cut_off,
+            "history_failure": self._core.history.failure,
             "services": {
                 name: {
                     "subscribers": len(service.fanout.subscribers),
@@ -367,6 +368,11 @@ class Distributor:
 
     def _register_gauges(self, core: DistributorCore) -> None:
         gauge, services = self.metrics.gauge, core.services
+        gauge(
+            "distributor_history_failed",
+            "1 when the history's store has failed, so that nothing is recorded any more",
+            lambda: float(bool(core.history.failure)),
+        )
         gauge(
             "distributor_subscribers",
             "Local subscribers, over all services",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def camcast(*arguments: str, reads: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """`reads`: what is written to its `stdin` is what it reads."""
+def camcast(
+    *arguments: str, reads: bool = False, largest_file: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """`reads`: what is written to its `stdin` is what it reads. `largest_file`: bytes that it can write to a
+    file, as if the disk were full then."""
+
+    def limit() -> None:
+        if largest_file is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+
     process = subprocess.Popen(
         [sys.executable, "-m", "pubsub.cli", *arguments],
         cwd=ROOT,
@@ -21,6 +30,7 @@ def camcast(*arguments: str, reads: bool = False) -> Iterator[subprocess.Popen[s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=limit,
     )
     try:
         yield process

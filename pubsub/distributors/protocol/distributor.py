@@ -103,8 +103,8 @@ class DistributorCore:
         """The distributor of the group above that serves this one, by service."""
         self.below: frozenset[PeerId] = frozenset()
         """The distributors of the groups below, which may bring messages of their publishers."""
-        self._history = history or NoHistory()
-        self._recall = Recall(clients, self._history, datagram)
+        self.history = history or NoHistory()
+        self._recall = Recall(clients, self.history, datagram)
         self._by_stream: dict[int, Service] = {}
         self._wake = wake
         self._on_view = on_view
@@ -253,7 +253,7 @@ class DistributorCore:
         return service
 
     def _taken(self, block: ServiceBlock) -> None:
-        self._history.record(block)
+        self.history.record(block)
         self._on_taken(block)
 
     def publish(self, block: ServiceBlock) -> bool:

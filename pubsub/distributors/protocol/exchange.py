@@ -211,6 +211,11 @@ Found = Callable[[Sequence[bytes]], None]
 class History(Protocol):
     """Past messages of services, by source and number."""
 
+    @property
+    def failure(self) -> str:
+        """Why nothing is recorded any more; empty while all is well."""
+        ...
+
     def record(self, block: ServiceBlock) -> None:
         """A block has entered the distributor's log."""
         ...
@@ -226,6 +231,8 @@ class History(Protocol):
 
 class NoHistory:
     """Nothing is kept beyond the distributors' logs."""
+
+    failure = ""
 
     def record(self, block: ServiceBlock) -> None:
         pass

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pubsub.archive.store import Retention
+from overlay.virtual.disk import VirtualDisk
+from pubsub.archive.errors import ArchiveError
+from pubsub.archive.store import GroupCommit, Retention, Store
+from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.archive.store.opening import open_store
 from pubsub.distributors import (
     ArchiveHistory,
@@ -109,3 +114,68 @@ def test_sources_are_told_apart() -> None:
             assert await read(history, 1, 9) == [1]
 
     asyncio.run(main())
+
+
+def test_a_history_whose_store_fails_says_so_everywhere_and_the_distributor_serves_on(
+    seed: int,
+) -> None:
+    disk = VirtualDisk(seed)
+
+    async def main(ground: Playground) -> None:
+        store = AppendFileStore(disk, "/history")
+        history = await ground.stack.enter_async_context(ArchiveHistory(store))
+        failed = asyncio.create_task(history.failed())
+        distributor = await ground.enter(Distributor, services=["ticker"], history=history)
+        await distributor.ready()
+        publisher, subscriber = await ground.enter(Publisher), await ground.enter(Subscriber)
+        await publisher.publish("ticker", 0)
+        await asyncio.sleep(1)
+        assert distributor.status()["history_failure"] == ""
+        assert distributor.metrics.as_dict()["distributor_history_failed"] == 0
+        disk.cut_power_at(disk.operations)
+        async with subscriber.subscribe("ticker", semantics="no_gap") as messages:
+            for number in range(1, 4):
+                await publisher.publish("ticker", number)
+            assert [one.data for one in await received(messages, 3)] == [1, 2, 3]
+        await publisher.create("another")
+        await publisher.publish("another", "a service that the history does not know yet")
+        assert "power" in distributor.status()["history_failure"]
+        assert distributor.metrics.as_dict()["distributor_history_failed"] == 1
+        with pytest.raises(ArchiveError, match="its store failed"):
+            await failed
+
+    play(seed, main)
+
+
+def test_a_history_does_all_its_reading_off_the_event_loop(tmp_path: Path) -> None:
+    here = threading.get_ident()
+    asked: list[bool] = []
+
+    class Watched:
+        """A store that notes on which thread it is read once it is open."""
+
+        def __init__(self, store: Store) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("by_catenation", "holdings", "count", "size"):
+                asked.append(threading.get_ident() == here)
+            return getattr(self._store, name)
+
+    async def main() -> None:
+        store = open_store(f"sqlite:///{tmp_path / 'services.db'}")
+        watched: Any = Watched(store)
+        async with ArchiveHistory(watched, Retention(max_count=2)) as history:
+            for number in range(1, 6):
+                history.record(publication(number))
+            await history._commit.close()
+            assert await read(history, 1, 10) == [1, 2, 3, 4, 5]
+            history._commit = GroupCommit(watched)
+            await history._forget_old()
+            await history._commit.close()
+            assert await read(history, 4, 10) == [4, 5]
+            assert await read(history, 1, 10) == []
+
+    asyncio.run(main())
+    assert asked
+    assert not any(asked)
