@@ -57,8 +57,11 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """Answered with the copies of events that the nodes have received, in all."""
+class Settle:
+    """Answered when no node has received a copy of an event for `quiet` seconds, or `at_most` have passed."""
+
+    quiet: float
+    at_most: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Close:
     """Close all nodes and end; answered with the rows of their traces."""
 
 
-Order = Join | Publish | Look | Count | Close
+Order = Join | Publish | Look | Settle | Close
 
 
 # A process that holds nodes and does what it is told over a pipe; it ends when the pipe does.
@@ -108,12 +111,24 @@ class Holder:
                 await self._nodes[order.number].publish(topic, "event", upward=order.upward)
             case Look():
                 return {n: self._contacts(n) for n in self._nodes}
-            case Count():
-                return sum(_copies(node) for node in self._nodes.values())
+            case Settle():
+                await self._settle(order.quiet, order.at_most)
             case Close():
                 await asyncio.gather(*(stack.aclose() for stack in self._stacks))
                 return [row for path in self._directory.iterdir() for row in read_trace(path)]
         return None
+
+    async def _settle(self, quiet: float, at_most: float) -> None:
+        began = changed = time.monotonic()
+        seen = self._copies()
+        while time.monotonic() - changed < quiet and time.monotonic() - began < at_most:
+            await asyncio.sleep(quiet / 10)
+            now = self._copies()
+            if now != seen:
+                seen, changed = now, time.monotonic()
+
+    def _copies(self) -> int:
+        return sum(_copies(node) for node in self._nodes.values())
 
     def _contacts(self, number: int) -> list[str]:
         _, table, supers = tables_of(self._nodes[number], self._topics[number])
@@ -298,8 +313,10 @@ class LivePopulation:
             time.sleep(LOOK_SECONDS)
 
     def wait_for_silence(self, quiet: float, at_most: float) -> None:
-        """Wait until no copy of an event has arrived anywhere for `quiet` seconds."""
-        _wait_for_rest(lambda: self._ask(Count()), quiet, at_most)
+        """Wait until no copy of an event has arrived in any process for `quiet` seconds.
+
+        The processes look themselves: to be asked again and again would disturb what is measured."""
+        self._ask(Settle(quiet, at_most))
 
     def close(self) -> list[dict[str, Any]]:
         """Close all nodes; the rows of the traces of those who lived to the end."""
@@ -318,7 +335,7 @@ class LivePopulation:
     def _tables(self) -> dict[int, list[str]]:
         return {number: held for part in self._ask(Look()) for number, held in part.items()}
 
-    def _ask(self, order: Look | Count | Close) -> list[Any]:
+    def _ask(self, order: Look | Settle | Close) -> list[Any]:
         for process in self._processes:
             process.tell(order)
         return [process.answer() for process in self._processes]

@@ -11,6 +11,7 @@ from bench.report.headline import Headline, headline
 from bench.report.material import (
     Material,
     Provenance,
+    cost_table,
     experiments_table,
     provenance,
     seeds_by_setting,
@@ -84,6 +85,7 @@ class Content:
     speed: list[Table]
     """The other benchmarks, and what was not run."""
     provenance: Provenance
+    costs: Table
     experiments: Table
     """Parameters and seeds."""
 
@@ -105,6 +107,7 @@ def content(material: Material) -> Content:
         [*real_node_tables(aggregates), cross_check(aggregates)],
         speed_tables(material.directory),
         provenance(material),
+        cost_table(material.asked),
         experiments_table(material.asked),
     )
 

@@ -13,7 +13,7 @@ from bench.aggregates import SETTING, Aggregates, reported
 from bench.experiment import variant_of
 from bench.report.figures import loss_words
 from bench.report.spread import TABLE as SPREAD
-from bench.report.table import Table, sizes_words
+from bench.report.table import Table, digits, sizes_words
 from bench.runs import Run, here, read_runs
 from bench.store import is_uri
 from bench.suites import BUILT_IN
@@ -36,7 +36,8 @@ class Material:
     """As the user has named it."""
     runs: list[Run] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
-    """The distinct settings of the experiments that have ended without an error, by the names of `ASKED`."""
+    """The distinct settings of the experiments that have ended without an error, by the names of `ASKED`, and
+    under `wall_seconds` how long an experiment took, with the first of its settings."""
     spread: list[dict[str, Any]] = field(default_factory=list)
     """One traced event for each mode."""
     written: str = ""
@@ -61,7 +62,8 @@ def gather(store: ResultStore, aggregates: Aggregates | None = None) -> Material
 
 
 def _asked(store: ResultStore) -> list[dict[str, Any]]:
-    rows = reported(store).where("error IS NULL").select(*ASKED).distinct().limit(MOST_ASKED)
+    rows = reported(store).where("error IS NULL").groupBy(*ASKED).agg({"wall_seconds": "sum"})
+    rows = rows.withColumnRenamed("sum(wall_seconds)", "wall_seconds").limit(MOST_ASKED)
     with store.telling():
         return [row.asDict() for row in rows.orderBy(*ASKED).collect()]
 
@@ -164,6 +166,31 @@ def experiments_table(asked: list[dict[str, Any]]) -> Table:
         kinds.setdefault((*kind, sizes_words(tuple(row["sizes"]))), []).append(row)
     rows = tuple(_kind(kind, rows) for kind, rows in sorted(kinds.items()))
     return Table("Parameters and seeds", HEADS, rows)
+
+
+COSTS = "Where the time went"
+
+
+def cost_table(asked: list[dict[str, Any]]) -> Table:
+    """By figure and tier, what the experiments took: seconds of one core, as each saw it."""
+    spent: dict[tuple[str, str], list[float]] = {}
+    for row in asked:
+        if row["wall_seconds"]:
+            place = (f"{row['suite']}: {row['figure']}", row["tier"])
+            spent.setdefault(place, []).append(row["wall_seconds"])
+    dearest = sorted(spent.items(), key=lambda one: -sum(one[1]))
+    lines = [
+        (figure, tier, f"{len(own):,}", digits(sum(own)), digits(max(own)))
+        for (figure, tier), own in dearest
+    ]
+    if lines:
+        every = [one for own in spent.values() for one in own]
+        lines.append(("all", "", f"{len(every):,}", digits(sum(every)), digits(max(every))))
+    heads = ("suite: figure", "tier", "experiments", "seconds", "the longest")
+    note = (
+        "Seconds of each experiment by its own clock, added up; on n cores n of them run at a time."
+    )
+    return Table(COSTS, heads, tuple(lines), note)
 
 
 def seeds_by_setting(asked: list[dict[str, Any]]) -> dict[tuple[object, ...], tuple[int, ...]]:

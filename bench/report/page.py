@@ -43,7 +43,9 @@ def as_html(content: Content) -> str:
         real_nodes="".join(map(_table, content.real_nodes)) or "<p>No real nodes were run.</p>",
         speed="".join(map(_table, content.speed)),
         spread=content.spread or "<p>No emulated event was traced.</p>",
-        provenance=_definitions(content.provenance.items) + _folded(content.experiments),
+        provenance=_definitions(content.provenance.items)
+        + _table(content.costs)
+        + _folded(content.experiments),
         compare=html.escape(content.provenance.compare),
         glossary=_definitions(GLOSSARY),
     )
@@ -281,8 +283,7 @@ def as_markdown(content: Content) -> str:
     lines += ["", "## Words", "", *(f"- {word}: {meaning}" for word, meaning in GLOSSARY)]
     lines += ["", "## How it was made", ""]
     lines += [f"- {name}: {value}" for name, value in content.provenance.items]
-    if content.experiments.rows:
-        lines += _sections([content.experiments])
+    lines += _sections([table for table in (content.costs, content.experiments) if table.rows])
     return "\n".join(lines) + "\n"
 
 
@@ -298,7 +299,7 @@ def as_json(content: Content) -> str:
             [row.words, *(cell.text for cell in row.cells), row.verdict] for row in headline.rows
         ],
     }
-    found = [content.variants, *content.tables, *content.real_nodes]
+    found = [content.variants, *content.tables, *content.real_nodes, content.costs]
     tables = {table.title: {"heads": table.heads, "rows": table.rows} for table in found}
     said = {
         "claims": counts(content.claims),

@@ -10,7 +10,7 @@ import pytest
 from bench.aggregates import Aggregates
 from bench.experiment import Experiment
 from bench.report.content import GLOSSARY
-from bench.report.material import ASKED, Material, experiments_table, provenance
+from bench.report.material import ASKED, Material, cost_table, experiments_table, provenance
 from bench.results import table as result_table
 from bench.runs import Run, here
 from bench.tiers import run
@@ -84,6 +84,24 @@ def test_parameters_and_seeds_are_those_in_the_results() -> None:
 
 def test_without_results_there_is_nothing_to_list() -> None:
     assert experiments_table([]).rows == ()
+    assert cost_table([]).rows == ()
+
+
+def test_time_is_told_by_figure_and_tier_the_dearest_first() -> None:
+    asked = [
+        {"suite": "s", "figure": figure, "tier": tier, "wall_seconds": seconds}
+        for figure, tier, seconds in (
+            ("f", "simulate", 1.5),
+            ("f", "emulate", 20.0),
+            ("f", "emulate", 30.0),
+            ("f", "replay", 0.0),  # counted with the network that it is replayed over
+        )
+    ]
+    assert cost_table(asked).rows == (
+        ("s: f", "emulate", "2", "50", "30"),
+        ("s: f", "simulate", "1", "1.5", "1.5"),
+        ("all", "", "3", "51.5", "30"),
+    )
 
 
 def test_the_words_of_the_report_are_explained() -> None:
