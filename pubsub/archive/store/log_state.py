@@ -15,106 +15,113 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pubsub.archive.store.changes import (
     Change,
     Drop,
-    ForgetReplica,
-    ForgetTopic,
     Held,
     ReplicaStored,
     StoredEvent,
 )
-from pubsub.archive.store.event_index import EventIndex, EventPlace, IndexedReplicas
-from pubsub.archive.store.registry import Pending, Registry
+from pubsub.archive.store.registry import Registry
 from pubsub.archive.store.segment import (
     EVENT,
     FOOTER,
     HEADER,
     SNAPSHOT,
+    EventPlace,
     FoundRecord,
     Segment,
     change_in,
     topic_check,
 )
+from pubsub.archive.store.sql_tables import MAX_SEQUENCE, SEQUENCE_BITS, Names, SqlBatch
+from pubsub.archive.store.sqlite import SqliteConnection, make_tables
 from pubsub.reliable.numbers import Numbers, Span
 
 
 class LogState:
-    """The registry, the places of events, the replicas' tables, and what is damaged."""
+    """The registry, an index of the events and of the replicas' tables, and what is damaged.
+
+    The index has the tables of the SQL stores, in memory, with each event's place in the files: about 150
+    bytes an event, whatever its size."""
 
     def __init__(self) -> None:
         self.registry = Registry()
-        self.indexes: dict[str, EventIndex] = {}
-        self.tables: dict[str, dict[bytes, IndexedReplicas]] = {}
+        self.names = Names()
+        self.connection = SqliteConnection(":memory:", ("PRAGMA journal_mode=OFF",))
+        make_tables(self.connection)
         self.live: dict[int, int] = {}
         """Bytes of each segment's records of events that are in the index."""
         self.damaged: dict[str, Numbers] = {}
-        """Numbers of events that were stored and are in no index."""
+        """Numbers of events that were stored and cannot be read."""
         self.named: dict[str, dict[int, bytes]] = {}
-        """The ids of damaged events, as far as they are known."""
-
-    def index(self, topic: str) -> EventIndex:
-        return self.indexes.get(topic) or _EMPTY
+        """The ids of damaged events that are in no index, as far as they are known."""
 
     def settle(self, batch: Iterable[tuple[Change, EventPlace | None]]) -> None:
         """Take a synced batch in."""
-        pending = Pending(self.registry)
+        written = SqlBatch(
+            self.connection, self.registry, self.names, keeps_registry=False, freed=self._free
+        )
+        self.connection.begin()
         for change, place in batch:
-            pending.apply(change)
-            self._apply(change, place)
-        self.registry.settle(pending)
-
-    def _apply(self, change: Change, place: EventPlace | None) -> None:
-        match change:
-            case StoredEvent() as event:
-                assert place is not None
-                index = self.indexes.get(event.topic)
-                if index is None:
-                    index = self.indexes[event.topic] = EventIndex()
-                if index.row_of(event.sequence) is not None:
-                    self._free(index.drop([Span(event.sequence, event.sequence)]))
-                index.put(event, place)
+            if place is None:
+                written.add(change)
+            else:
+                written.add(change, place.packed())
                 self.live[place.segment] = self.live.get(place.segment, 0) + place.length
-                if self.damaged:
-                    self._mend(event.topic, Span(event.sequence, event.sequence))
-            case Drop(topic, spans, _):
-                self._drop(topic, spans)
-            case ReplicaStored(topic, replica, stored):
-                tables = self.tables.setdefault(topic, {})
-                table = tables.setdefault(replica, IndexedReplicas())
-                for id, sequence in stored:
-                    table.put(id, sequence)
-            case ForgetReplica(topic, replica):
-                self.tables.get(topic, {}).pop(replica, None)
-            case ForgetTopic(topic):
-                self._drop(topic, (_EVERYTHING,))
-                self.indexes.pop(topic, None)
-                self.tables.pop(topic, None)
+        written.finish()
+        self.connection.commit()
+        written.settle()
+        if self.damaged:
+            for topic, span in written.mended:
+                self._mend(topic, span)
 
-    def _drop(self, topic: str, spans: Iterable[Span]) -> None:
-        """Remove events, the replicas' numbers for them, and whatever was damaged among them."""
-        index, tables = self.index(topic), self.tables.get(topic, {})
-        for span in spans:
-            for row in range(index.above(span.first - 1), index.above(span.last)):
-                for table in tables.values():
-                    table.remove(index.id(row))
-            self._mend(topic, span)
-        self._free(index.drop(spans))
+    def _free(self, packed: bytes) -> None:
+        place = EventPlace.unpack(packed)
+        self.live[place.segment] -= place.length
 
-    def _free(self, freed: dict[int, int]) -> None:
-        for segment, size in freed.items():
-            self.live[segment] -= size
+    def sequences(self, topic: str, span: Span) -> list[int]:
+        """The numbers of a span whose events are in the index."""
+        return [place & MAX_SEQUENCE for (place,) in self._ask("place", topic, span)]
+
+    def places(self, topic: str, span: Span) -> dict[int, EventPlace]:
+        """Where the events of a span are, by their numbers."""
+        rows = self._ask("place, body", topic, span)
+        return {place & MAX_SEQUENCE: EventPlace.unpack(body) for place, body in rows}
+
+    def _ask(self, columns: str, topic: str, span: Span) -> list[tuple[Any, ...]]:
+        number = self.names.topics.get(topic, -1) << SEQUENCE_BITS
+        return self.connection.query(
+            f"SELECT {columns} FROM events WHERE place BETWEEN ? AND ? ORDER BY place",
+            (number | min(span.first, MAX_SEQUENCE), number | min(span.last, MAX_SEQUENCE)),
+        )
+
+    def told(self, topic: str) -> dict[bytes, Numbers]:
+        """By replica: its numbers of the events in its table."""
+        found: dict[bytes, Numbers] = {}
+        for replica, sequence in self.connection.query(
+            "SELECT replica, sequence FROM replica_events WHERE topic = ? ORDER BY sequence",
+            (self.names.topics.get(topic, -1),),
+        ):
+            found.setdefault(replica, Numbers(most=None)).add(sequence)
+        return found
+
+    def is_told(self, topic: str, replica: bytes, id: bytes, sequence: int) -> bool:
+        """Whether this is a line of a replica's table."""
+        row = "SELECT 1 FROM replica_events WHERE topic = ? AND replica = ? AND sequence = ? AND id = ?"
+        number = self.names.topics.get(topic, -1)
+        return bool(self.connection.query(row, (number, replica, sequence, id)))
 
     # -- damage --
 
     def spoil(self, topic: str, span: Span) -> None:
-        """The events of a span cannot be read, as far as they are in no index."""
+        """The events of a span cannot be read, as far as they are not in the index."""
         spoilt = self.damaged.setdefault(topic, Numbers(most=None))
         spoilt.add_span(*span)
-        index = self.index(topic)
-        for row in range(index.above(span.first - 1), index.above(span.last)):
-            spoilt.remove(index.sequences[row])
+        for sequence in self.sequences(topic, span):
+            spoilt.remove(sequence)
         if not spoilt:
             del self.damaged[topic]
 
@@ -122,15 +129,6 @@ class LogState:
         """The damaged event of this number had this id."""
         if sequence in self.damaged.get(topic, Numbers()):
             self.named.setdefault(topic, {})[sequence] = id
-
-    def lose(self, topic: str, sequence: int) -> None:
-        """An event that is in the index cannot be read any more."""
-        index = self.index(topic)
-        row = index.row_of(sequence)
-        id = b"" if row is None else index.id(row)
-        self._free(index.drop([Span(sequence, sequence)]))
-        self.spoil(topic, Span(sequence, sequence))
-        self.name(topic, sequence, id)
 
     def _mend(self, topic: str, span: Span) -> None:
         if topic not in self.damaged:
@@ -148,25 +146,22 @@ class LogState:
     def snapshot(self) -> list[Change]:
         """Everything but the events themselves and the lines of replicas' tables."""
         held = [
-            Held(topic, self._held(topic), self._lines(topic))
-            for topic in sorted({**self.registry.last, **self.indexes, **self.tables})
+            Held(
+                topic, self._held(topic), tuple((r, n.spans()) for r, n in self.told(topic).items())
+            )
+            for topic in sorted({**self.registry.last, **self.names.topics})
         ]
         return [*self.registry.changes(), *held]
 
     def _held(self, topic: str) -> tuple[Span, ...]:
         """What is there, and what is not there and should be."""
-        held = self.index(topic).held()
+        held = Numbers.of(self.sequences(topic, _EVERYTHING))
         for span in self.damaged.get(topic, Numbers(most=None)).spans():
             held.add_span(*span)
         return held.spans()
 
-    def _lines(self, topic: str) -> tuple[tuple[bytes, tuple[Span, ...]], ...]:
-        tables = self.tables.get(topic, {})
-        return tuple((replica, table.sequences().spans()) for replica, table in tables.items())
-
     def restore(self, snapshot: Iterable[Change]) -> None:
         """Begin again with a snapshot that is whole: what it does not hold has been removed before it."""
-        self.registry = Registry()
         held: dict[str, Held] = {}
         changes: list[tuple[Change, EventPlace | None]] = []
         for change in snapshot:
@@ -174,61 +169,69 @@ class LogState:
                 held[change.topic] = change
             else:
                 changes.append((change, None))
-        self.settle(changes)
-        for topic in {**self.indexes, **self.tables}:
+        for topic in list(self.names.topics):
             self._keep(topic, held.get(topic, Held(topic, (), ())))
-        self.damaged = {}
+        self.registry = Registry()
+        self.settle(changes)
+        self.damaged.clear()
         for topic, one in held.items():
             for span in one.spans:
                 self.spoil(topic, span)
 
     def _keep(self, topic: str, held: Held) -> None:
         spans = Numbers(most=None, spans=held.spans)
-        gone = Numbers.of(s for s in self.index(topic).sequences if s not in spans)
-        self._free(self.index(topic).drop(gone.spans()))
+        gone = Numbers.of(one for one in self.sequences(topic, _EVERYTHING) if one not in spans)
+        self.settle([(Drop(topic, gone.spans()), None)])
         lines = dict(held.lines)
-        for replica, table in list(self.tables.get(topic, {}).items()):
-            if replica in lines:
-                table.keep(Numbers(most=None, spans=lines[replica]))
-            else:
-                del self.tables[topic][replica]
+        for replica, told in self.told(topic).items():
+            for span in told.without(Numbers(most=None, spans=lines.get(replica, ()))).spans():
+                self.connection.execute(
+                    "DELETE FROM replica_events"
+                    " WHERE topic = ? AND replica = ? AND sequence BETWEEN ? AND ?",
+                    (self.names.topics[topic], replica, *span),
+                )
 
 
-_EMPTY = EventIndex()
-_EVERYTHING = Span(0, (1 << 64) - 1)
+_EVERYTHING = Span(0, MAX_SEQUENCE)
 
 
 def survivors(log: LogState, segment: Segment) -> list[Change]:
     """The events of a segment that are still there, and the lines of replicas' tables that still hold.
 
     All other changes are in the snapshot of a later segment."""
-    rest: list[Change] = []
-    for found in segment.scan():
-        if found.body is None or found.header is None or found.header.kind == FOOTER:
-            continue
-        change = change_in(found)
+    changes = [
+        (one.offset, change_in(one))
+        for one in segment.scan()
+        if one.body is not None and one.header is not None and one.header.kind != FOOTER
+    ]
+    numbers: dict[str, list[int]] = {}
+    for _, change in changes:
         if isinstance(change, StoredEvent):
-            index = log.index(change.topic)
-            row = index.row_of(change.sequence)
-            if row is not None and index.place(row)[:2] == (segment.number, found.offset):
+            numbers.setdefault(change.topic, []).append(change.sequence)
+    places = {t: log.places(t, Span(min(some), max(some))) for t, some in numbers.items()}
+    rest: list[Change] = []
+    for offset, change in changes:
+        if isinstance(change, StoredEvent):
+            place = places[change.topic].get(change.sequence)
+            if place is not None and place[:2] == (segment.number, offset):
                 rest.append(change)
         elif isinstance(change, ReplicaStored):
-            table = log.tables.get(change.topic, {}).get(change.replica)
-            lines = tuple(
-                line
-                for line in change.stored
-                if table is not None and table.sequence(line[0]) == line[1]
-            )
+            topic, replica = change.topic, change.replica
+            lines = tuple(line for line in change.stored if log.is_told(topic, replica, *line))
             if lines:
-                rest.append(ReplicaStored(change.topic, change.replica, lines))
+                rest.append(ReplicaStored(topic, replica, lines))
     return rest
+
+
+TOGETHER = 4096
+"""Changes that are taken in together when a log is read back."""
 
 
 @dataclass
 class Recovery:
     """What was found in a log when it was opened."""
 
-    state: LogState = field(default_factory=LogState)
+    state: LogState
     last_batch: int = 0
     """The highest number of a batch that was, or may have been, synced."""
     tail: str = ""
@@ -245,11 +248,18 @@ class Recovery:
     """Events to be written again: they were read though their headers cannot be."""
     holes: list[dict[str, int]] = field(default_factory=list)
     """For each stretch of bytes whose headers are gone: `last_seen` before it, as far as not closed yet."""
+    unsettled: list[tuple[Change, EventPlace | None]] = field(default_factory=list)
+    """Changes that the state has not taken in yet: many batches are taken in together."""
+
+    def settle(self) -> None:
+        changes, self.unsettled = self.unsettled, []
+        if changes:
+            self.state.settle(changes)
 
 
-def recover(segments: list[Segment], synced_batch: int) -> Recovery:
+def recover(state: LogState, segments: list[Segment], synced_batch: int) -> Recovery:
     """Read the segments, oldest first, cut a torn batch off the last one, and put the rest together."""
-    recovery = Recovery()
+    recovery = Recovery(state)
     scans = [segment.scan() for segment in segments]
     last = max((one.header.batch for scan in scans for one in scan if one.header), default=0)
     if scans and all(one.header is None for one in scans[-1]):
@@ -270,6 +280,7 @@ def recover(segments: list[Segment], synced_batch: int) -> Recovery:
         if segment is segments[-1] and cut_from is not None:
             scan = _cut(recovery, segment, scan, cut_from)
         _replay(recovery, segment, scan)
+    recovery.settle()
     _close_holes(recovery)
     return recovery
 
@@ -324,13 +335,14 @@ def _take(recovery: Recovery, segment: Segment, pieces: Sequence[FoundRecord]) -
     pieces = [one for one in pieces if not _is_footer(one)]
     changes = [(change_in(one), _place(segment, one)) for one in pieces if one.body is not None]
     if pieces and whole and all(one.header and one.header.kind == SNAPSHOT for one in pieces):
+        recovery.settle()
         recovery.state.restore([change for change, _ in changes])
         recovery.state_damaged = False
         recovery.holes = []  # the snapshot tells what is missing
         return
-    recovery.state.settle(
-        [(change, place) for change, place in changes if not isinstance(change, Held)]
-    )
+    recovery.unsettled += [one for one in changes if not isinstance(one[0], Held)]
+    if len(recovery.unsettled) >= TOGETHER or recovery.holes or len(changes) < len(pieces):
+        recovery.settle()
     for one in pieces:
         change = change_in(one) if one.is_restored and one.body is not None else None
         if isinstance(change, StoredEvent):

@@ -21,6 +21,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from zlib import crc32
 
 from overlay.entropy import entropy
@@ -32,7 +33,6 @@ from pubsub.archive.store.changes import (
     unpack_change,
     unpack_event,
 )
-from pubsub.archive.store.event_index import EventPlace
 from pubsub.archive.store.filesystem import File, FileSystem
 
 MAGIC = b"\xc7Rec"
@@ -45,6 +45,24 @@ _COPY = HEADER - len(MAGIC)
 
 EVENT, CHANGE, SNAPSHOT, FOOTER = 1, 2, 3, 4
 """Kinds: an event; any other change; a part of the state with which a segment begins; the end of a batch."""
+
+
+_PLACE = struct.Struct(">IQI")
+
+
+class EventPlace(NamedTuple):
+    """Where an event's record is."""
+
+    segment: int
+    offset: int
+    length: int
+
+    def packed(self) -> bytes:
+        return _PLACE.pack(*self)
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> EventPlace:
+        return cls(*_PLACE.unpack(packed))
 
 
 @dataclass(frozen=True, slots=True)

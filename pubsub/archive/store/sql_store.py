@@ -100,25 +100,21 @@ class SqlStore(RegistryReads):
     def events(
         self, topic: str, after: int, limit: int, max_bytes: int | None = None
     ) -> list[StoredEvent]:
+        above = Span(after + 1, MAX_SEQUENCE)
         if max_bytes is None:
-            page = "SELECT {} FROM events WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?"
-            rows = self._ask(page.format(_EVENT), topic, Span(after + 1, MAX_SEQUENCE), limit)
-            return self._checked(topic, rows)
-        wanted: list[int] = []
-        size = 0
-        for holding in self.holdings(topic, after, limit):
-            size += holding.size
-            if wanted and size > max_bytes:
+            return self._events(topic, above, "ORDER BY place LIMIT ?", limit)
+        sizes = "SELECT place, size FROM events WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?"
+        last = left = 0
+        for place, size in self._ask(sizes, topic, above, limit):
+            left = left - size if last else max_bytes - size
+            if last and left < 0:
                 break
-            wanted.append(holding.sequence)
-        return self.read(topic, wanted)
+            last = self._sequence(place)
+        return self._events(topic, Span(after + 1, last), "ORDER BY place") if last else []
 
     def read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
-        statement = f"SELECT {_EVENT} FROM events WHERE place BETWEEN ? AND ? ORDER BY place"
-        found: list[StoredEvent] = []
-        for span in Numbers.of(sorted(set(sequences))).spans():
-            found += self._checked(topic, self._ask(statement, topic, span))
-        return found
+        spans = Numbers.of(sorted(set(sequences))).spans()
+        return [one for span in spans for one in self._events(topic, span, "ORDER BY place")]
 
     def sequences(self, topic: str, ids: Iterable[bytes]) -> dict[bytes, int]:
         statement = "SELECT place FROM events WHERE place BETWEEN ? AND ? AND id = ?"
@@ -135,18 +131,15 @@ class SqlStore(RegistryReads):
     def by_catenation(
         self, topic: str, publisher: bytes, span: Span, limit: int | None = None
     ) -> list[StoredEvent]:
-        rows = self._ask(
-            f"SELECT {_EVENT} FROM events WHERE place BETWEEN ? AND ? AND stream ="
-            " (SELECT number FROM streams WHERE topic = ? AND publisher = ?)"
-            " AND catenation BETWEEN ? AND ? ORDER BY catenation LIMIT ?",
+        stream = self._names.streams.get((self._names.topics.get(topic, -1), publisher), -1)
+        return self._events(
             topic,
             _ALL,
-            self._names.topics.get(topic, -1),
-            publisher,
+            "AND stream = ? AND catenation BETWEEN ? AND ? ORDER BY catenation LIMIT ?",
+            stream,
             *span,
             MAX_SEQUENCE if limit is None else limit,
         )
-        return self._checked(topic, rows)
 
     def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:
         rows = self._ask(
@@ -252,6 +245,11 @@ class SqlStore(RegistryReads):
                 after = page[-1].sequence
         return self.damage()
 
+    def _events(self, topic: str, span: Span, rest: str, *values: Any) -> list[StoredEvent]:
+        """The events of a span of the topic that `rest` of the query selects and orders."""
+        statement = f"SELECT {_EVENT} FROM events WHERE place BETWEEN ? AND ? {rest}"
+        return self._checked(topic, self._ask(statement, topic, span, *values))
+
     def _checked(self, topic: str, rows: list[tuple[Any, ...]]) -> list[StoredEvent]:
         """The events of these rows. Those that are not as they were written, their types included, are noted
         as damaged and left out."""
@@ -267,9 +265,12 @@ class SqlStore(RegistryReads):
                 if catenation >= 0 and event_checksum(event) == checksum:
                     events.append(event)
                     continue
-            with self._lock:
-                self._damaged.setdefault(topic, Numbers(most=None)).add(self._sequence(place))
+            self._spoil(topic, self._sequence(place))
         return events
+
+    def _spoil(self, topic: str, sequence: int) -> None:
+        with self._lock:
+            self._damaged.setdefault(topic, Numbers(most=None)).add(sequence)
 
     def _mend(self, topic: str, span: Span) -> None:
         if topic in self._damaged:

@@ -6,13 +6,15 @@ the end of each topic. Topics, audiences (the sets of entities that events are f
 in a topic) are numbered, and events refer to them by number. Rows that are read into memory have a checksum
 each; where it is wrong, the store is not opened.
 
-`SqlBatch` writes one batch of changes, within one transaction.
+`SqlBatch` writes one batch of changes, within one transaction. The same tables, in memory, are the index of
+the append-only files (`pubsub.archive.store.log_state`): there a row has the event's place in the files where
+its body would be.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 from zlib import crc32
@@ -226,6 +228,7 @@ _PUT_TOPIC = (
     " ON CONFLICT (number) DO UPDATE SET last = excluded.last, events = excluded.events,"
     " bytes = excluded.bytes, checksum = excluded.checksum"
 )
+_PUT_AUDIENCE = "INSERT INTO audiences (number, names) VALUES (?, ?)"
 _PUT_STREAM = (
     "INSERT INTO streams (number, topic, publisher, catenation, checksum) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT (number) DO UPDATE SET catenation = excluded.catenation, checksum = excluded.checksum"
@@ -249,8 +252,20 @@ _PUT_REPLICA_EVENT = (
 class SqlBatch:
     """Writes a batch; `settle` makes it visible in memory once it is committed."""
 
-    def __init__(self, connection: Connection, registry: Registry, names: Names) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        registry: Registry,
+        names: Names,
+        *,
+        keeps_registry: bool = True,
+        freed: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """`keeps_registry`: whether the small tables are written too. `freed` is called with the column
+        `body` of each event that is replaced or removed."""
         self._connection = connection
+        self._keeps_registry = keeps_registry
+        self._freed = freed
         self._registry = registry
         self._names = names
         self._pending = Pending(registry)
@@ -263,14 +278,23 @@ class SqlBatch:
 
     def write(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if isinstance(change, StoredEvent):
-                self._append(change)
-            else:
-                self._flush()
-                self._write(change)
-            self._pending.apply(change)
+            self.add(change)
+        self.finish()
+
+    def add(self, change: Change, place: bytes = b"") -> None:
+        """Write a change; `place`: where the event is kept, if not in the table."""
+        if isinstance(change, StoredEvent):
+            self._append(change, place)
+        else:
+            self._flush()
+            self._write(change)
+        self._pending.apply(change)
+
+    def finish(self) -> None:
+        """Write what `add` has gathered."""
         self._flush()
-        self._write_registry()
+        if self._keeps_registry:
+            self._write_registry()
 
     def settle(self) -> None:
         self._registry.settle(self._pending)
@@ -286,7 +310,7 @@ class SqlBatch:
 
     # -- events --
 
-    def _append(self, event: StoredEvent) -> None:
+    def _append(self, event: StoredEvent, kept_at: bytes) -> None:
         topic = self._topic(event.topic)
         place = topic << SEQUENCE_BITS | event.sequence
         row = (
@@ -296,9 +320,9 @@ class SqlBatch:
             self._audience(event.destinations),
             self._stream(topic, event.publisher),
             event.catenation,
-            event_checksum(event),
+            0 if kept_at else event_checksum(event),
             event.id,
-            event.body,
+            kept_at or event.body,
         )
         self._add(event.topic, 1, len(event.body))
         if event.sequence > self._last(event.topic):
@@ -309,6 +333,7 @@ class SqlBatch:
     def _replace(self, event: StoredEvent, row: tuple[Any, ...]) -> None:
         """Write an event whose number has been used, in the place of one that may be there."""
         self._flush()
+        self._tell_freed((row[0], row[0]))
         for (size,) in self._connection.query("SELECT size FROM events WHERE place = ?", (row[0],)):
             self._add(event.topic, -1, -size)
         self._connection.execute(_PUT_EVENT, row)
@@ -340,8 +365,8 @@ class SqlBatch:
         number = self._topic(topic)
         last = min(span.last, MAX_SEQUENCE)
         places = (number << SEQUENCE_BITS | span.first, number << SEQUENCE_BITS | last)
-        ask = self._connection.query
-        [(count, size)] = ask(
+        self._tell_freed(places)
+        [(count, size)] = self._connection.query(
             "SELECT count(*), coalesce(sum(size), 0) FROM events WHERE place BETWEEN ? AND ?",
             places,
         )
@@ -353,6 +378,12 @@ class SqlBatch:
         self._connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places)
         self._add(topic, -count, -int(size))
         self.mended.append((topic, span))
+
+    def _tell_freed(self, places: tuple[int, int]) -> None:
+        if self._freed is not None:
+            gone = "SELECT body FROM events WHERE place BETWEEN ? AND ?"
+            for (body,) in self._connection.query(gone, places):
+                self._freed(body)
 
     def _forget(self, topic: str) -> None:
         """Remove a topic's rows; it gets another number when it comes back."""
@@ -428,7 +459,7 @@ class SqlBatch:
         number = self._topics[topic] if topic in self._topics else self._names.topics.get(topic)
         if number is None:
             number = self._topics[topic] = self._names.free_number()
-            self._connection.execute(_PUT_TOPIC, checked(number, topic, 0, 0, 0))
+            self._note(_PUT_TOPIC, checked(number, topic, 0, 0, 0))
         return number
 
     def _stream(self, topic: int, publisher: bytes) -> int:
@@ -437,7 +468,7 @@ class SqlBatch:
             number = self._names.free_number()
             self._names.streams[topic, publisher] = number
             self._names.publishers[number] = publisher
-            self._connection.execute(_PUT_STREAM, checked(number, topic, publisher, 0))
+            self._note(_PUT_STREAM, checked(number, topic, publisher, 0))
         return number
 
     def _audience(self, destinations: tuple[str, ...]) -> int:
@@ -446,11 +477,13 @@ class SqlBatch:
             number = self._names.free_number()
             self._names.audiences[destinations] = number
             self._names.members[number] = destinations
-            self._connection.execute(
-                "INSERT INTO audiences (number, names) VALUES (?, ?)",
-                (number, msgpack.packb(destinations)),
-            )
+            self._note(_PUT_AUDIENCE, (number, msgpack.packb(destinations)))
         return number
+
+    def _note(self, statement: str, row: tuple[Any, ...]) -> None:
+        """Write a row of a small table."""
+        if self._keeps_registry:
+            self._connection.execute(statement, row)
 
     # -- amounts --
 

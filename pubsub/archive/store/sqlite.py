@@ -116,13 +116,12 @@ class SqliteStore(SqlStore):
         except OSError as error:
             raise StoreError(f"the store {path} cannot be opened: {error}") from None
         try:
-            writer = _SqliteConnection(path)
-            for statement in SCHEMA:
-                writer.execute(statement.format(int="INTEGER", real="REAL", blob="BLOB"))
+            writer = SqliteConnection(path, _SETTINGS)
+            make_tables(writer)
             check_file(writer)
             # A process that was killed may have left its last batch unsynced: sync it before it is read.
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            super().__init__(str(path), writer, _SqliteConnection(path), _ERRORS)
+            super().__init__(str(path), writer, SqliteConnection(path, _SETTINGS), _ERRORS)
         except (
             Exception
         ) as error:  # a damaged file makes SQLite, and what reads its rows, raise anything
@@ -143,12 +142,18 @@ class SqliteStore(SqlStore):
         return found if whole else (*found, Damage("", Span(0, 0), "corrupt"))
 
 
-class _SqliteConnection:
+def make_tables(connection: SqliteConnection) -> None:
+    """Make the tables where there are none."""
+    for statement in SCHEMA:
+        connection.execute(statement.format(int="INTEGER", real="REAL", blob="BLOB"))
+
+
+class SqliteConnection:
     """Used by one thread at a time, though not always by the same one."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, settings: Sequence[str]) -> None:
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        for setting in _SETTINGS:
+        for setting in settings:
             self._file.execute(setting)
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
