@@ -389,6 +389,9 @@ class ShardReplication:
         while left and len(self._known_to(voices, shard)) < GIVERS:
             some, left = left[:GIVERS], left[GIVERS:]
             voices += await self._ask(shard, some)
+            if not any(map(self._is_settled, voices)):
+                # Others ask this node meanwhile: where a network has just begun, one voice is believed.
+                self._server.adopt(shard, self._believed(voices), 0.0, 0.0)
         if not self._known_to(voices, shard) and not self._is_joining():
             # What nobody around its place knows of, or all for a moment only, is new.
             farther = [c for c in await self._around(shard) if c not in near]
