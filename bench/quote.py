@@ -14,8 +14,8 @@ A page has markers, which a browser does not show:
 A marker names a table of a workload, or a metric, and the settings that it is about; `|` stands between
 settings of which any will do, and an empty one is for rows that have none. What stands between the markers
 is written anew from the rows in `docs/figures/NAME.json`. These are medians of result files: `camcast bench
-quote --take bench-results` takes those that the markers ask for. Where there are none, the page says so,
-with the command. The last two are of the comparative report, whose tables are kept as it shows them; `rows`
+quote --take bench-results` takes those that the markers ask for, in place of kept ones of the same settings.
+Where there are none, the page says so, with the command. The last two are of the comparative report, whose tables are kept as it shows them; `rows`
 names those that are quoted (`;` between them), and verdicts are left out."""
 
 from __future__ import annotations
@@ -337,11 +337,22 @@ def take(root: Path, out: Path) -> Iterator[str]:
         if not rows:
             yield f"{workload.name}: not run, its figures stay ({workload.command})"
             continue
-        kept = tuple(one for one in rows if any(marker.shows(one.row) for marker in own))
-        Figures(kept).write(root / FIGURES / f"{workload.name}.json")
+        path = root / FIGURES / f"{workload.name}.json"
+        both = _replaced(Figures.read(path).recorded, rows)
+        kept = tuple(one for one in both if any(marker.shows(one.row) for marker in own))
+        Figures(kept).write(path)
         for name, picture in workload.pictures([one.row for one in kept]).items():
             (root / "docs" / name).write_text(picture)
         yield f"{workload.name}: {len(kept)} figures"
+
+
+def _replaced(before: Iterable[Recorded], rows: Iterable[Recorded]) -> list[Recorded]:
+    """The rows of before with those of the same settings replaced: a run need not measure everything again."""
+    groups: list[dict[str, list[Recorded]]] = [{}, {}]
+    for group, recorded in zip(groups, (before, rows), strict=True):
+        for one in recorded:
+            group.setdefault(json.dumps(dict(one.row.settings)), []).append(one)
+    return [one for group in (groups[0] | groups[1]).values() for one in group]
 
 
 def rewrite(root: Path) -> list[Path]:

@@ -177,3 +177,9 @@ def test_results_are_taken_as_far_as_pages_ask_for_them(
     assert "channels: not run, its figures stay" in capsys.readouterr().out
     page.write_text(page.read_text().replace("3,000", "3,001"))
     assert main([*command, "--check"]) == 1, "a figure changed by hand is found"
+    again = RowFile(tmp_path / "again", "channels", replace(ORIGIN, commit="def5678"))
+    again.add(Row("channels", {"way": "two"}, "rate", 4000.0, "messages/s"))
+    assert main([*command, "--take", str(tmp_path / "again")]) == 0
+    assert "| one | 3,000 |\n| two | 4,000 |" in page.read_text(), "what was not run again stays"
+    assert "commit abc1234" in page.read_text()
+    assert "commit def5678" in page.read_text()
