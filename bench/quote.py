@@ -15,8 +15,9 @@ A marker names a table of a workload, or a metric, and the settings that it is a
 settings of which any will do, and an empty one is for rows that have none. What stands between the markers
 is written anew from the rows in `docs/figures/NAME.json`. These are medians of result files: `camcast bench
 quote --take bench-results` takes those that the markers ask for, in place of kept ones of the same settings.
-Where there are none, the page says so, with the command. The last two are of the comparative report, whose tables are kept as it shows them; `rows`
-names those that are quoted (`;` between them), and verdicts are left out."""
+Where there are none, the page says so, with the command. The last two are of the comparative report, whose
+tables are kept as it shows them; `rows` names those that are quoted (`;` between them), and verdicts are left
+out."""
 
 from __future__ import annotations
 
@@ -347,7 +348,7 @@ def take(root: Path, out: Path) -> Iterator[str]:
 
 
 def _replaced(before: Iterable[Recorded], rows: Iterable[Recorded]) -> list[Recorded]:
-    """The rows of before with those of the same settings replaced: a run need not measure everything again."""
+    """The rows of before with those of the same settings replaced: a run need not measure everything."""
     groups: list[dict[str, list[Recorded]]] = [{}, {}]
     for group, recorded in zip(groups, (before, rows), strict=True):
         for one in recorded:
