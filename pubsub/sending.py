@@ -190,14 +190,20 @@ class Ways:
         """Members that were sent something and may not answer; the failure detector is told soon."""
 
     def send(
-        self, to: Contact, data: bytes, on_ack: OnAck | None, until: Until, is_told: bool
+        self,
+        to: Contact,
+        data: bytes,
+        on_ack: OnAck | None,
+        until: Until,
+        is_told: bool,
+        at_once: bool = False,
     ) -> bool | None:
         """Send a copy of a block, encoded; `on_ack` is called once over channels, and never otherwise.
 
-        A channel sends it until the time `until.at`, and never after. `is_told`: the member is told of the
-        block, too. Then None, and nothing is sent, when the member is *behind*: more waits for it than it
-        should be able to take. False for what is larger than a datagram where events travel as datagrams: it
-        never leaves."""
+        A channel sends it until the time `until.at`, and never after. `at_once`: it does not wait for what
+        else this turn of the loop has for the member. `is_told`: the member is told of the block, too. Then
+        None, and nothing is sent, when the member is *behind*: more waits for it than it should be able to
+        take. False for what is larger than a datagram where events travel as datagrams: it never leaves."""
         if not self.over_channels:
             return self._runtime.send_encoded_datagram(to, data)
         channel = self._live.get(to.id)
@@ -207,6 +213,8 @@ class Ways:
             return None
         else:
             is_taken = channel.try_send(data, on_ack, until)
+            if at_once:
+                self._channels.send_now(channel)
         if not is_taken and not self._runtime.send_encoded(to, data, on_ack, until):
             if on_ack is not None:
                 on_ack(False)
@@ -277,6 +285,8 @@ class EventLink:
         elif acknowledged:
             self._block_bytes = max(self._block_bytes, SMALLEST_BLOCK)
         self._filling: dict[Outlet, None] = {}
+        self._is_alone = False
+        """The block that is being closed is the only one of its turn, as far as is known."""
         self._open: dict[Block, OwnBlock] = {}
         """Own blocks of which a copy is neither acknowledged nor given up."""
         self._encoded: tuple[Gossip | None, bytes] = (None, b"")
@@ -357,8 +367,10 @@ class EventLink:
         """Close every block that is being filled, and have it leave."""
         while self._filling:
             filling, self._filling = self._filling, {}
+            self._is_alone = len(filling) == 1
             for outlet in filling:
                 outlet.close()
+            self._is_alone = False
 
     def opened(self, own: OwnBlock, block: Block) -> None:
         """Count the copies of a block that is about to be spread, for as long as any is open."""
@@ -398,13 +410,15 @@ class EventLink:
         # Then a member that is behind need not be sent it, too.
         is_told = not (block.eager or gossip.upward) and block.topic == gossip.community
         own = self._open.get(block)
+        # The first member need not wait until all copies are accounted for, nor until the last one is made.
+        at_once = self._is_alone and own is not None and len(data) <= self._ways.room
         send, on_ack = self._ways.send, None
         behind = 0
         for contact in to:
             peer = contact.id
             if own is not None and self._acknowledged:
                 on_ack = self._await(peer, own)
-            sent = send(contact, data, on_ack, untils[peer], is_told)
+            sent = send(contact, data, on_ack, untils[peer], is_told, at_once)
             if sent is None:
                 behind += 1
                 if own is not None:

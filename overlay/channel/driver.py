@@ -113,7 +113,7 @@ class Channel:
             self.was_full = True
         # As `Channels.touch` does, without a call: this is done for every message.
         channels = self._channels
-        channels.touched[self] = None
+        channels.touched[self] = False
         if not channels.turn.is_due:
             channels.turn.schedule()
         return True
@@ -170,8 +170,8 @@ class Channels:
         """The channels in use, which have a state machine."""
         self._handles: weakref.WeakValueDictionary[PeerId, Channel] = weakref.WeakValueDictionary()
         """So that there is one handle a peer, however often the channel becomes idle meanwhile."""
-        self.touched: dict[Channel, None] = {}
-        """Channels that may have something to send in this turn."""
+        self.touched: dict[Channel, bool] = {}
+        """Channels that may have something to send in this turn; True: it has left already."""
         self.turn.then(self._flush)
         self._message_handler: MessageHandler = lambda contact, message: None
         self._state_handlers: list[StateHandler] = []
@@ -311,9 +311,15 @@ class Channels:
 
     def touch(self, channel: Channel) -> None:
         """Have whatever a channel has to send leave within this turn of the loop."""
-        self.touched[channel] = None
+        self.touched[channel] = False
         if not self.turn.is_due:
             self.turn.schedule()
+
+    def send_now(self, channel: Channel) -> None:
+        """Send what a channel has, without what this turn may bring yet; timer and reports wait for that."""
+        if channel.core is not None:
+            self._send_packets(channel, self.turn.now(), self._endpoint.send_at_once)
+            self.touched[channel] = True
 
     # What the network does.
 
@@ -376,13 +382,20 @@ class Channels:
         touched, self.touched = self.touched, {}
         now = self.turn.now()
         send = self._endpoint.send_at_once
-        for channel in touched:
+        for channel, has_left in touched.items():
             if channel.core is not None:
                 # The first peer need not wait until the last one's packets are made.
-                self._flush_one(channel, now, send)
+                if not has_left:
+                    self._send_packets(channel, now, send)
+                self._look_after(channel, channel.core)
         return bool(self.touched)
 
     def _flush_one(self, channel: Channel, now: float, send: SendAll) -> None:
+        assert channel.core is not None
+        self._send_packets(channel, now, send)
+        self._look_after(channel, channel.core)
+
+    def _send_packets(self, channel: Channel, now: float, send: SendAll) -> None:
         core = channel.core
         assert core is not None
         if core.contact is not channel.contact:
@@ -390,6 +403,9 @@ class Channels:
         packets = core.packets(now)
         if packets:
             send(channel.contact, FrameKind.CHANNEL, packets)
+
+    def _look_after(self, channel: Channel, core: ChannelCore) -> None:
+        """Set the timer of a channel that has sent, and report what has happened to it."""
         if core.phase is Phase.GONE:
             self._release(channel, core)
         elif (due := core.next_timer()) < channel.timer_at:

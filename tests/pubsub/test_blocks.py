@@ -43,13 +43,21 @@ class WaysStub:
         self.changed = asyncio.Event()
         self.waited_for: list[Contact] = []
         self.behind: list[Contact] = []
+        self.at_once: list[bool] = []
 
     def send(
-        self, to: Contact, data: bytes, on_ack: OnAck | None, until: Until, is_told: bool
+        self,
+        to: Contact,
+        data: bytes,
+        on_ack: OnAck | None,
+        until: Until,
+        is_told: bool,
+        at_once: bool,
     ) -> bool | None:
         if is_told and to in self.behind:
             return None
         self.sent.append((to, data, on_ack))
+        self.at_once.append(at_once)
         return True
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
@@ -126,6 +134,21 @@ def test_an_event_alone_is_a_block_of_one_and_leaves_in_its_turn() -> None:
             assert len(world.ways.blocks_to(A)) == number + 1
         assert [block.count for block in world.ways.blocks_to(A)] == [1, 1, 1]
         assert [block.first for block in world.ways.blocks_to(A)] == [1, 2, 3]
+
+    run(main)
+
+
+def test_only_a_small_block_that_is_alone_in_its_turn_leaves_before_it_is_accounted_for() -> None:
+    async def main(world: World) -> None:
+        other = world.make_outlet("/b")
+        world.outlet.add(pack_data(1))
+        await asyncio.sleep(0)
+        world.outlet.add(pack_data(2))
+        other.add(pack_data(3))
+        await asyncio.sleep(0)
+        world.outlet.add(pack_data(bytes(world.ways.room)))
+        await asyncio.sleep(0)
+        assert world.ways.at_once == [True] * 2 + [False] * 6
 
     run(main)
 
