@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import CamcastError, NetworkError
 from pubsub.archive.errors import Displaced
@@ -17,8 +18,11 @@ from pubsub.doors.mqtt.hub import Hub
 from pubsub.doors.mqtt.kept import KeptSubscription
 from pubsub.doors.mqtt.message import MqttMessage, message_in, topic_of
 from pubsub.doors.mqtt.network import Access, Follower, MqttConfig, Opener
+from pubsub.doors.mqtt.other_doors import MOST_DOORS
 from pubsub.doors.mqtt.packets import Reason
 from pubsub.doors.mqtt.session_log import FIND_SECONDS, SessionLog, log_name
+from pubsub.doors.mqtt.will_log import WillLog
+from pubsub.doors.mqtt.wills import KeptWill
 from pubsub.event import RUN_BYTES, Event
 from pubsub.node import Node
 from pubsub.publishing import Receipt
@@ -41,8 +45,8 @@ client that publishes with QoS 2 is one. A message comes twice to a client that 
 noted that the client has it, and the client has had messages of more other publishers since."""
 
 DOORS = "/mqtt-doors"
-"""The topic on which doors tell each other which clients they have taken over, and who has members of which
-shared subscriptions."""
+"""The topic on which doors tell each other which clients they have taken over, who has members of which
+shared subscriptions, and who has which wills."""
 
 _Waiting = deque[tuple[MqttMessage, Callable[[Reason], None], bytes]]
 
@@ -62,7 +66,7 @@ async def open_hub(
     stack.push_async_callback(bridge.close)
     clock = node.attachment.runtime.context("datagram")
     name = f"camcast-{node.id.hex()[:12]}"
-    bridge.hub = Hub(clock, bridge, config, access, node.metrics, name)
+    bridge.hub = bridge.wills.hub = Hub(clock, bridge, config, access, node.metrics, name)
     if durable or sessions:
         node.may_repeat()
         await bridge.meet()
@@ -91,8 +95,14 @@ class Bridge:
         self._meeting: asyncio.Task[None] | None = None
         """Listens to other doors, once there is anything to hear."""
         self._seen: dict[bytes, None] = {}
+        self._nodes: dict[bytes, PeerId] = {}
+        """By door: the node that it is on."""
+        self._end_suspecting = node.attachment.runtime.failure.subscribe(self._suspect)
+        self.wills = WillLog(node, self._start)
 
     async def close(self) -> None:
+        self._end_suspecting()
+        await self.wills.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -276,13 +286,16 @@ class Bridge:
     async def _begin_to_hear(self) -> None:
         self._start(self._hear(await self._node.subscribe(DOORS).__aenter__()))
 
-    def tell_groups(self, groups: list[bytes]) -> None:
-        self._start(self._tell_groups(groups))
+    def tell_doors(self, groups: list[bytes], segments: list[bytes] | None) -> None:
+        said: dict[str, Any] = {"door": self.door, "groups": groups}
+        if segments is not None:
+            said["wills"] = segments
+        self._start(self._tell_doors(said))
 
-    async def _tell_groups(self, groups: list[bytes]) -> None:
+    async def _tell_doors(self, said: dict[str, Any]) -> None:
         try:
             await self.meet()
-            await self._node.publish(DOORS, {"door": self.door, "groups": groups})
+            await self._node.publish(DOORS, said)
         except CamcastError:
             self.hub.drop("doors_not_told")
 
@@ -291,11 +304,25 @@ class Bridge:
             said = event.data
             if isinstance(said, dict) and said.get("door") != self.door:
                 if "groups" in said:
-                    self.hub.groups.heard(said.get("door"), said["groups"])
+                    self.hub.doors.heard(said.get("door"), said["groups"], said.get("wills"))
+                    self._note_node(said.get("door"), event.publisher)
                 name = said.get("name")
                 named = self._named.get(name) if isinstance(name, str) else None
                 if named is not None:
                     named.displaced()
+
+    def _note_node(self, door: Any, node: PeerId) -> None:
+        if type(door) is bytes:
+            self._nodes.pop(door, None)
+            self._nodes[door] = node
+            if len(self._nodes) > MOST_DOORS:
+                del self._nodes[next(iter(self._nodes))]
+
+    def _suspect(self, node: Contact) -> None:
+        """A node seems to have crashed, and the doors on it."""
+        for door in [door for door, there in self._nodes.items() if there == node.id]:
+            del self._nodes[door]
+            self.hub.doors.gone(door)
 
     def _take(self, name: str, displaced: Callable[[], None], shared: bool = False) -> _Named:
         """Note that this door is to have a durable name, behind what it had under the name before."""
@@ -370,6 +397,41 @@ class Bridge:
             await (events.leave() if followed.forget else events.close())
         self._let_go(events.name, named)
 
+    def forget(self, name: str, topic: str) -> None:
+        self._start(self._forget(name, topic, self._take(name, lambda: None)))
+
+    async def _forget(self, name: str, topic: str, named: _Named) -> None:
+        events = self._node.subscribe(topic, durable=name, within=FIND_SECONDS)
+        try:
+            await self._have(name, named)
+            await events.__aenter__()
+            await events.leave()
+        except CamcastError:
+            self.hub.drop("archive_lost")
+        finally:
+            self._let_go(name, named)
+
+    def keep_will(
+        self, will: KeptWill | None, before: bytes, written: Callable[[bytes | None], None]
+    ) -> None:
+        self._start(self._keep_will(will, before, written))
+
+    async def _keep_will(
+        self, will: KeptWill | None, before: bytes, written: Callable[[bytes | None], None]
+    ) -> None:
+        id: bytes | None = None
+        try:
+            id = await self.wills.keep(will, before)
+        except CamcastError:
+            self.hub.drop("archive_lost")
+        written(id)
+
+    def will_over(self, id: bytes) -> None:
+        self.wills.over(id)
+
+    def heir(self, segment: bytes) -> None:
+        self.wills.heir(segment)
+
     def open_session(self, client_id: str, opener: Opener) -> None:
         named = self._take(log_name(client_id), opener.displaced)
         self._start(self._keep_session(client_id, opener, named))
@@ -381,12 +443,12 @@ class Bridge:
             try:
                 await self._have(name, named)
                 log = SessionLog(self._node, client_id)
-                record = await log.open()
+                record, is_over = await log.open()
             except CamcastError:
                 self.hub.drop("archive_lost")
                 opener.failed()
                 return
-            opener.opened(log, record)
+            opener.opened(log, record, is_over)
             await log.run()
         except Displaced:
             opener.displaced()

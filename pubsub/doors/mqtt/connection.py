@@ -131,6 +131,10 @@ class Connection:
         return self._link.is_full
 
     @property
+    def will(self) -> Will | None:
+        return self._will
+
+    @property
     def has_aliases(self) -> bool:
         return self._most_own_aliases > 0
 

@@ -8,22 +8,23 @@ published after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 
 from overlay.context import Timer
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.connection import Connection, Link
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
-from pubsub.doors.mqtt.groups import Clock, Groups
 from pubsub.doors.mqtt.kept import Keeper, Keeping, KeptSubscription, Record
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.network import Access, MqttConfig, Network
+from pubsub.doors.mqtt.other_doors import Clock, OtherDoors
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
 from pubsub.doors.mqtt.partials import Partials
 from pubsub.doors.mqtt.session import Forms, Granted, Outgoing, Session
 from pubsub.doors.mqtt.shared import Group
-from pubsub.doors.mqtt.subscribing import Subscribing
+from pubsub.doors.mqtt.subscribing import Subscribing, name_at_archive
+from pubsub.doors.mqtt.wills import Wills, kept_will
 
 Entered = Callable[[Session, bool, str], None]
 _Matching = tuple[list[tuple[Session, list[Granted]]], list[Granted]]
@@ -33,21 +34,27 @@ MOST_MATCHED = 4_096
 
 
 class _Entry:
-    """A client that has said CONNECT, and whose session is being fetched: the opener of the session."""
+    """A client that has said CONNECT, until it is let in: the opener of its session."""
 
     def __init__(
-        self, hub: Hub, client_id: str, connection: Connection, connect: Connect, expiry: float
+        self,
+        hub: Hub,
+        client_id: str,
+        connection: Connection,
+        connect: Connect,
+        expiry: float,
+        entered: Callable[[Session, bool], None],
     ) -> None:
         self._hub = hub
         self.client_id = client_id
         self.connection = connection
         self.connect = connect
         self.expiry = expiry
-        self.entered: Entered
+        self.entered = entered
         self.session: Session | None = None
 
-    def opened(self, keeping: Keeping, record: Record | None) -> None:
-        self._hub.fetched(self, keeping, record)
+    def opened(self, keeping: Keeping, record: Record | None, is_over: bool) -> None:
+        self._hub.fetched(self, keeping, record, is_over)
 
     def failed(self) -> None:
         self._hub.not_fetched(self)
@@ -81,11 +88,18 @@ class Hub:
         self._tree: FilterTree[tuple[Session, Granted]] = FilterTree()
         self._matched: dict[str, _Matching] = {}
         """By topic: what was found in the tree, since it was last changed."""
-        self.groups = Groups(clock, network.door, network.tell_groups)
+        self.doors = OtherDoors(
+            clock,
+            network.door,
+            network.tell_doors,
+            keeps_wills=network.keeps_sessions,
+            on_gone=self._door_gone,
+            on_heir=network.heir,
+        )
         self._shared: dict[tuple[str, tuple[str, ...]], Group] = {}
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
         self._endings: dict[str, Timer] = {}
-        self._wills: dict[str, tuple[Will, Timer | None]] = {}
+        self.wills = Wills(clock, self.publish, network.will_over)
         self._entering: dict[str, _Entry] = {}
         """By client id: whose session is being fetched."""
         self.partials = Partials(clock, config)
@@ -132,10 +146,16 @@ class Hub:
         if session is not None and connect.clean_start:
             self._end(session)
             session = None
-        self._cancel_will(client_id)
-        if session is None and expiry > 0 and self.network.keeps_sessions:
-            entry = _Entry(self, client_id, connection, connect, expiry)
-            entry.entered = lambda session, present, _: entered(session, present, given)
+        self.wills.cancel(client_id)
+        entry = _Entry(
+            self,
+            client_id,
+            connection,
+            connect,
+            expiry,
+            lambda session, present: entered(session, present, given),
+        )
+        if session is None and self.network.keeps_sessions and not given:
             earlier = self._entering.get(client_id)
             self._entering[client_id] = entry
             if earlier is not None:
@@ -145,9 +165,8 @@ class Hub:
         present = session is not None
         if session is None:
             session = self._new_session(client_id, connect)
-        session.expiry = expiry
-        self.connections[client_id] = connection
-        entered(session, present, given)
+        self._have(entry, session)
+        self._keep_will(entry, session, present)
 
     def _new_session(self, client_id: str, connect: Connect) -> Session:
         self._make_room()
@@ -157,8 +176,15 @@ class Hub:
         session.is_fresh = connect.clean_start
         return session
 
-    def fetched(self, entry: _Entry, keeping: Keeping, record: Record | None) -> None:
-        """What is kept of the session of a client that wants to enter is there."""
+    def _have(self, entry: _Entry, session: Session) -> None:
+        entry.session = session
+        session.expiry = entry.expiry
+        self.connections[entry.client_id] = entry.connection
+
+    def fetched(
+        self, entry: _Entry, keeping: Keeping, record: Record | None, is_over: bool
+    ) -> None:
+        """What is kept of the session of a client that wants to enter is there; `is_over`: it has ended."""
         if self._entering.get(entry.client_id) is not entry or not entry.connection.is_open:
             keeping.end(forget=False)  # the client has gone, or has connected once more
             if self._entering.get(entry.client_id) is entry:
@@ -166,25 +192,74 @@ class Hub:
             return
         del self._entering[entry.client_id]
         try:
-            session = entry.session = self._new_session(entry.client_id, entry.connect)
+            session = self._new_session(entry.client_id, entry.connect)
         except MqttError as error:
             keeping.end(forget=False)
             entry.connection.fail(error)
             return
-        session.expiry = entry.expiry
-        self.connections[entry.client_id] = entry.connection
+        self._have(entry, session)
         session.incarnation = keeping.token
-        kept = None if entry.connect.clean_start else record
-        session.keeper = Keeper(keeping, session.record, partial(self.archive_lost, session))
-        if kept is not None:
-            session.recall(kept)
-            self._subscribe_again(session, kept.subscriptions)
-        session.keeper.changed(lambda: self._enter_kept(entry, session, kept is not None))
+        present = record is not None and not entry.connect.clean_start and not is_over
+        if record is None and entry.expiry <= 0 and entry.connect.will is None:
+            keeping.end(forget=True)  # there was nothing, and there will be nothing
+        else:
+            session.keeper = Keeper(keeping, session.record, partial(self.archive_lost, session))
+        if record is not None and present:
+            session.recall(record)
+            self._subscribe_again(session, record.subscriptions)
+        elif record is not None:
+            self._forget_kept(entry.client_id, record.subscriptions)
+        will_before = b"" if record is None or is_over else record.will
+        self._keep_will(entry, session, present, will_before)
 
-    def _enter_kept(self, entry: _Entry, session: Session, present: bool) -> None:
-        """The session is this door's, and the archive knows."""
+    def _forget_kept(self, client_id: str, kept: list[KeptSubscription]) -> None:
+        """Have archives forget what they keep for a session that has ended."""
+        for one in kept:
+            try:
+                asked = Asked.of(one.filter, one.options)
+                parsed = TopicFilter.parse(one.filter)
+                topic = topic_of(parsed.base)
+            except MqttError:
+                self.drop("not_a_record")
+                continue
+            if asked.qos and parsed.group is None and self.network.keeps(topic):
+                self.network.forget(name_at_archive(client_id, one.filter), topic)
+
+    def _keep_will(
+        self, entry: _Entry, session: Session, present: bool, before: bytes = b""
+    ) -> None:
+        """Have the client's will kept where sessions are, in place of the one that the door before has kept,
+        and let the client in."""
+        will = entry.connect.will
+        if not self.network.keeps_sessions or (will is None and not before):
+            self._let_in(entry, session, present)
+            return
+        kept = None if will is None else kept_will(entry.client_id, will, entry.expiry)
+
+        def written(id: bytes | None) -> None:
+            if id is None:
+                self.archive_lost(session)
+            elif self.connections.get(entry.client_id) is not entry.connection:
+                if id:
+                    self.network.will_over(id)  # the client has connected once more
+            else:
+                session.will = id
+                self._let_in(entry, session, present)
+
+        self.network.keep_will(kept, before, written)
+
+    def _let_in(self, entry: _Entry, session: Session, present: bool) -> None:
+        """The client enters when the archive knows that the session is this door's."""
+        if session.keeper is not None:
+            session.keeper.changed(partial(self._enter, entry, session, present))
+        else:
+            self._enter(entry, session, present)
+
+    def _enter(self, entry: _Entry, session: Session, present: bool) -> None:
+        if self.connections.get(entry.client_id) is not entry.connection:
+            return  # the client has connected once more
         if entry.connection.is_open:
-            entry.entered(session, present, "")
+            entry.entered(session, present)
         else:
             self.leave(entry.connection, session, None)
 
@@ -219,8 +294,11 @@ class Hub:
             session.client = None
         if self.connections.get(client_id) is connection:
             del self.connections[client_id]
+        id, session.will = session.will, b""
         if will is not None:
-            self._schedule_will(client_id, will, session.expiry)
+            self.wills.schedule(client_id, kept_will(client_id, will, session.expiry), id)
+        elif id:
+            self.network.will_over(id)
         if session.expiry <= 0:
             self._end(session)
         elif self.sessions.get(client_id) is session:
@@ -240,10 +318,7 @@ class Hub:
             session.keeper.end(forget)
         for text in list(session.subscriptions):
             self.unsubscribe(session, text, forget)
-        will = self._wills.get(session.client_id)
-        if will is not None and will[1] is not None:  # it is not delayed beyond the session
-            will[1].cancel()
-            self._publish_will(session.client_id)
+        self.wills.publish(session.client_id)  # it is not delayed beyond the session
 
     def _make_room(self) -> None:
         """Forget the session that has been away longest when there are too many."""
@@ -254,35 +329,36 @@ class Hub:
                 return
             raise MqttError(Reason.SERVER_BUSY, "the door has no room for another session")
 
-    # -- wills --
+    def wills_lost(self, ids: Container[bytes]) -> None:
+        """Another door has taken these wills over, though this one is there: clients that are connected keep
+        theirs anew."""
+        self.wills.leave_to_heir(ids)
+        for session in list(self.sessions.values()):
+            connection = self.connections.get(session.client_id)
+            if session.will and session.will in ids and connection is not None:
+                self._keep_again(session, connection)
 
-    def _schedule_will(self, client_id: str, will: Will, expiry: float) -> None:
-        delay = min(will.properties.get("will_delay_interval", 0), expiry)
-        self._wills[client_id] = (will, None)
-        if delay <= 0:
-            self._publish_will(client_id)
+    def _keep_again(self, session: Session, connection: Connection) -> None:
+        session.will = b""
+        if connection.will is None:
             return
-        timer = self.clock.call_later(delay, lambda: self._publish_will(client_id))
-        self._wills[client_id] = (will, timer)
 
-    def _cancel_will(self, client_id: str) -> None:
-        will = self._wills.pop(client_id, None)
-        if will is not None and will[1] is not None:
-            will[1].cancel()
+        def written(id: bytes | None) -> None:
+            if id is None:
+                self.drop("will_not_kept")
+            elif self.connections.get(session.client_id) is not connection or session.will:
+                self.network.will_over(id)
+            else:
+                session.will = id
+                if session.keeper is not None:
+                    session.keeper.changed()
 
-    def _publish_will(self, client_id: str) -> None:
-        found = self._wills.pop(client_id, None)
-        if found is None:
-            return
-        will = found[0]
-        properties = {
-            name: value for name, value in will.properties.items() if name != "will_delay_interval"
-        }
-        sender = sender_of(client_id)
-        self.publish(
-            MqttMessage(will.topic, will.payload, will.qos, will.retain, sender, properties),
-            lambda reason: None,
-        )
+        will = kept_will(session.client_id, connection.will, session.expiry)
+        self.network.keep_will(will, b"", written)
+
+    def _door_gone(self, door: bytes, heard: float) -> None:
+        for group in list(self._shared.values()):
+            group.door_gone(door, heard)
 
     # -- subscriptions --
 
@@ -306,7 +382,8 @@ class Hub:
             return
         if parsed.group is not None and asked.no_local:
             raise MqttError(Reason.PROTOCOL_ERROR, "No Local does not go with $share")
-        kept = asked.qos > 0 and session.expiry > 0 and parsed.group is None
+        lasts = session.expiry > 0 or (before_move is not None and before_move.position != b"")
+        kept = asked.qos > 0 and lasts and parsed.group is None
         kept = kept and self.network.keeps(topic)
         before = session.subscriptions.get(asked.filter)
         if before is not None and kept != (before.following is not None):
@@ -334,7 +411,7 @@ class Hub:
             shared = self._shared[group, levels] = Group(self, granted)
             self._tree.put(levels, (group, levels), (session, granted))
         if session.client_id not in shared.members:
-            self.groups.joined(shared.key)
+            self.doors.joined(shared.key)
         shared.join(session)
 
     def shared(self, granted: Granted) -> Group:
@@ -353,7 +430,7 @@ class Hub:
             self._tree.remove(levels, session.client_id)
         else:
             shared = self._shared[group, levels]
-            self.groups.left(shared.key)
+            self.doors.left(shared.key)
             shared.leave(session, forget)
             if not shared.members:
                 del self._shared[group, levels]
@@ -430,13 +507,11 @@ class Hub:
         if self.sessions.get(session.client_id) is not session:
             return
         connection = self.connections.pop(session.client_id, None)
-        self._cancel_will(
-            session.client_id
-        )  # the session goes on: a will that waits is not published
+        self.wills.cancel(session.client_id)  # the session goes on: a will that waits does not come
         self._end(session, forget=False)
         if connection is not None:
             connection.taken_over()
-            self._cancel_will(session.client_id)  # nor one whose delay has just begun
+            self.wills.cancel(session.client_id)  # nor one whose delay has just begun
 
     def offer(
         self,

@@ -66,6 +66,8 @@ class Record:
     finished: list[bytes] = field(default_factory=list)
     """Keys of messages that the client has, and that an archive may bring again."""
     subscriptions: list[KeptSubscription] = field(default_factory=list)
+    will: bytes = b""
+    """The id of the client's will at the archive; empty without one."""
 
     def to_data(self) -> list[Any]:
         return [
@@ -76,13 +78,14 @@ class Record:
             [list(one) for one in self.sent],
             self.finished,
             [[*one[:4], list(one.finished)] for one in self.subscriptions],
+            self.will,
         ]
 
     @classmethod
     def from_data(cls, data: Any) -> Record:
         """`ValueError` for anything that is not a record: whoever may publish may write one."""
         try:
-            incarnation, expiry, is_connected, ranges, sent, finished, subscriptions = data
+            incarnation, expiry, is_connected, ranges, sent, finished, subscriptions, will = data
             released: dict[int, int] = {}
             for first, last, times in ranges:
                 if not 0 < _int(first) <= _int(last) <= _LAST_PACKET_ID:
@@ -105,6 +108,7 @@ class Record:
                     )
                     for filter, options, identifier, position, finished in subscriptions
                 ],
+                _bytes(will),
             )
         except TypeError as error:
             raise ValueError(str(error)) from None

@@ -11,6 +11,7 @@ from pubsub.doors.mqtt.kept import Keeping, KeptSubscription, Record
 from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.doors.mqtt.packets import Reason
 from pubsub.doors.mqtt.session import Following
+from pubsub.doors.mqtt.wills import KeptWill
 
 
 @dataclass(frozen=True)
@@ -130,16 +131,36 @@ class Network(Protocol):
     door: bytes
     """Tells this door from others."""
 
-    def tell_groups(self, groups: list[bytes]) -> None:
-        """Tell other doors which groups have members at this one; what they say comes to `Hub.groups`."""
+    def tell_doors(self, groups: list[bytes], segments: list[bytes] | None) -> None:
+        """Tell other doors which groups have members at this one, and which segments of wills this one has;
+        what they say comes to `Hub.doors`."""
+        ...
+
+    def forget(self, name: str, topic: str) -> None:
+        """Have an archive forget a name and what it keeps for that, whichever door had it."""
+        ...
+
+    def keep_will(
+        self, will: KeptWill | None, before: bytes, written: Callable[[bytes | None], None]
+    ) -> None:
+        """Have the archive keep a client's will, in place of the one that another door has kept under the id
+        `before`. `written` is told the will's id (empty without one), or None: no archive has answered."""
+        ...
+
+    def will_over(self, id: bytes) -> None:
+        """A will that is kept was published, or is not to be."""
+        ...
+
+    def heir(self, segment: bytes) -> None:
+        """The door that had these wills is gone: bring them to `Hub.wills`."""
         ...
 
 
 class Opener(Protocol):
     """What takes a session that was kept."""
 
-    def opened(self, keeping: Keeping, record: Record | None) -> None:
-        """Called once; without a record there is no session yet."""
+    def opened(self, keeping: Keeping, record: Record | None, is_over: bool) -> None:
+        """Called once; without a record nothing is kept; `is_over`: the session has ended."""
         ...
 
     def failed(self) -> None:

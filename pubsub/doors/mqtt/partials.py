@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from overlay.context import Timer
-from pubsub.doors.mqtt.groups import Clock
 from pubsub.doors.mqtt.network import MqttConfig
+from pubsub.doors.mqtt.other_doors import Clock
 from pubsub.doors.mqtt.packets import MqttError, Reason
 
 

@@ -153,6 +153,7 @@ class Session:
         "receive_maximum",
         "released",
         "subscriptions",
+        "will",
     )
 
     def __init__(
@@ -189,6 +190,8 @@ class Session:
         self.incarnation = b""
         self.released: dict[int, int] = {}
         """How often the client has released each packet id of its own; counted where there is a keeper."""
+        self.will = b""
+        """The id of the client's will at an archive, until the will is over."""
 
     @property
     def waiting(self) -> int:
@@ -360,6 +363,7 @@ class Session:
             sent,
             list(self._finished),
             subscriptions,
+            self.will,
         )
 
     def recall(self, record: Record) -> None:

@@ -57,9 +57,9 @@ class SessionLog:
         self._ending: bool | None = None
         """Whether the archive is to forget the session; None while this door has it."""
 
-    async def open(self) -> Record | None:
-        """Take the name over; the session's last record, if there is a session. `CamcastError` when no
-        archive answers."""
+    async def open(self) -> tuple[Record | None, bool]:
+        """Take the name over; the session's last record, if there was a session, and whether that has ended
+        since. `CamcastError` when no archive answers."""
         await self._events.__aenter__()
         await self._node.keep(
             SESSIONS, {"session": self.name, "mark": self.token}, deadline=FIND_SECONDS
@@ -72,7 +72,7 @@ class SessionLog:
             for event in events:
                 is_marked |= self._note(event)
         if self._latest is None:
-            return None
+            return None, True
         (self._epoch, _), event = self._latest
         return _read(event.data)
 
@@ -156,11 +156,13 @@ def _place(data: Any) -> tuple[int, int] | None:
     return place if type(place[0]) is int and type(place[1]) is int else None  # type: ignore[return-value]
 
 
-def _read(data: Any) -> Record | None:
-    """The record, unless the session has expired since the client left."""
+def _read(data: Any) -> tuple[Record | None, bool]:
+    """The record, and whether the session has ended with its connection, or has expired since the client
+    left."""
     try:
         record = Record.from_data(data["record"])
         away = time.time() - float(data["at"])
     except (KeyError, TypeError, ValueError):
-        return None
-    return None if not record.is_connected and away > record.expiry else record
+        return None, True
+    is_over = record.expiry <= 0 or (not record.is_connected and away > record.expiry)
+    return record, is_over

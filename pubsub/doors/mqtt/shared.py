@@ -1,7 +1,11 @@
 """Shared subscriptions (section 4.8.2): the groups that have members at this door.
 
 Where no archive keeps the topic, the door whose turn it is gives a message to one of its members
-(`pubsub.doors.mqtt.groups`). Where one does, clients' messages of QoS 1 and 2 come from the archive: the
+(`pubsub.doors.mqtt.other_doors`). The other doors remember messages of QoS 1 and 2 for some seconds: when
+that door is gone, another one gives its members what had come since `BEAT_SECONDS` before the door was last
+heard.
+
+Where an archive keeps the topic, clients' messages of QoS 1 and 2 come from the archive: the
 group is one durable name that all doors with members share, so each message is one door's at a time. A door
 that is killed has not acknowledged what its members have not, and the archive gives that to another one: it
 may have come to a member of the killed door too.
@@ -13,14 +17,15 @@ uses. A door takes 64 messages at most for its members; those that are all away 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pubsub.doors.mqtt.filters import matches
-from pubsub.doors.mqtt.groups import group_key
 from pubsub.doors.mqtt.message import MqttMessage, topic_of
+from pubsub.doors.mqtt.other_doors import BEAT_SECONDS, SILENT_SECONDS, group_key
 from pubsub.doors.mqtt.packets import Reason
 from pubsub.doors.mqtt.session import Following, Granted, Session
 
@@ -29,6 +34,20 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS = 1.0
 """How long a group waits before it looks for an archive again."""
+
+
+MOST_ELSEWHERE = 10_000
+MOST_BYTES = 16 * 1024 * 1024
+"""Messages of a group that are remembered since they are another door's to give, and bytes of them."""
+
+
+class _Elsewhere(NamedTuple):
+    """A message that another door gives to one of its members."""
+
+    at: float
+    door: bytes
+    message: MqttMessage
+    key: bytes
 
 
 class Group:
@@ -51,6 +70,9 @@ class Group:
         self._given: dict[int, tuple[Session, MqttMessage, Callable[[], None]]] = {}
         """Messages of the archive that a member has not acknowledged: whose, and what to call when it has."""
         self._numbers = count()
+        self._elsewhere: deque[_Elsewhere] = deque()
+        self._bytes = 0
+        """Of the payloads of these."""
 
     # -- members --
 
@@ -63,7 +85,7 @@ class Group:
         del self.members[session.client_id]
         if not self.members:
             if self._following is not None:
-                self._following.end(forget and not self._hub.groups.is_elsewhere(self.key))
+                self._following.end(forget and not self._hub.doors.is_elsewhere(self.key))
             return
         for number, (owner, message, done) in list(self._given.items()):
             if owner is session:
@@ -84,9 +106,36 @@ class Group:
         """A message that has come from the network; `key`: the id of its event."""
         if self.is_kept and message.qos and message.sender:
             return  # the archive brings it
-        if self._hub.groups.is_ours(self.key, key):
+        door = self._hub.doors.whose(self.key, key)
+        if not door:
             session = self._next_member()
             self._hub.offer(session, message, [session.subscriptions[self._filter]])
+        elif message.qos:
+            self._remember(_Elsewhere(self._hub.clock.now(), door, message, key))
+
+    def _remember(self, one: _Elsewhere) -> None:
+        """Keep a message that is another door's to give, should that be gone."""
+        elsewhere = self._elsewhere
+        since = self._hub.clock.now() - SILENT_SECONDS - BEAT_SECONDS
+        elsewhere.append(one)
+        self._bytes += len(one.message.payload)
+        while (
+            elsewhere[0].at < since or len(elsewhere) > MOST_ELSEWHERE or self._bytes > MOST_BYTES
+        ):
+            if elsewhere[0].at >= since:
+                self._hub.drop("shared_forgotten")
+            self._bytes -= len(elsewhere.popleft().message.payload)
+            if not elsewhere:
+                return
+
+    def door_gone(self, door: bytes, heard: float) -> None:
+        """Give on what came shortly before the door was last heard, or since: its members may have some."""
+        elsewhere, self._elsewhere, self._bytes = self._elsewhere, deque(), 0
+        for one in elsewhere:
+            if one.door != door:
+                self._remember(one)
+            elif one.at > heard - BEAT_SECONDS and self.members:
+                self.deliver(one.message, one.key)
 
     def _give(self, message: MqttMessage, done: Callable[[], None]) -> None:
         session = self._next_member()

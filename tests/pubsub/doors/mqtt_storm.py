@@ -38,7 +38,7 @@ from pubsub.doors.mqtt.packets import (
     Will,
     write_packet,
 )
-from tests.pubsub.doors.test_mqtt_hub import Clock, Door
+from tests.pubsub.doors.mqtt_hub import Clock, Door
 
 EVERY = 500
 """Malformed packets between two messages of the honest client."""

@@ -1,0 +1,278 @@
+"""Wills at an archive, for the case that a door is killed: each is an event of the sessions' topic.
+
+A door writes its clients' wills into *segments*. A segment is a durable name, which one door has at a time.
+It holds `MOST_WILLS` wills at most, and what ends them: that a will was published, that its client said
+goodbye, or that the client has come back, to whichever door. No event of a segment is acknowledged, so
+whoever has the name after a crash reads all of it, and inherits the wills that have not ended. A segment in
+which all wills have ended, and which takes no more, is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from overlay.entropy import entropy
+from overlay.errors import CamcastError
+from pubsub.archive.errors import ArchiveError, Displaced
+from pubsub.doors.mqtt.message import message_in, topic_of
+from pubsub.doors.mqtt.session_log import FIND_SECONDS, MOST_READ, SESSIONS
+from pubsub.doors.mqtt.wills import KeptWill
+from pubsub.node import Node
+
+if TYPE_CHECKING:
+    from pubsub.doors.mqtt.hub import Hub
+
+SEGMENT_BYTES = 8
+ID_BYTES = SEGMENT_BYTES + 8
+"""A will's id begins with its segment's."""
+
+MOST_WILLS = 500
+MOST_BYTES = 1024 * 1024
+"""Of wills in one segment. An archive gives nobody more than three times as much unacknowledged."""
+
+AGAIN_SECONDS = 2.0
+"""How long a door waits after an archive has not answered it."""
+
+
+def _where(segment: bytes) -> str:
+    name = segment.hex()
+    return f"wills = '{name}' or ends = '{name}'"
+
+
+class Segment:
+    """One segment, which this door has."""
+
+    def __init__(self, node: Node, id: bytes, heard: Callable[[bytes, KeptWill | None], None]):
+        """`heard`: a will has come, or None: it has ended."""
+        self.id = id
+        self.wills = self.size = 0
+        self.live: dict[bytes, None] = {}
+        """Ids of wills that have not ended."""
+        self.is_full = False
+        self._node = node
+        self._heard = heard
+        name = f"mqtt-wills-{id.hex()}"
+        self._events = node.subscribe(SESSIONS, durable=name, where=_where(id), within=FIND_SECONDS)
+
+    async def open(self) -> None:
+        await self._events.__aenter__()
+
+    async def read_all(self) -> dict[bytes, KeptWill]:
+        """The wills that have not ended, of all that were safe before this call. `CamcastError` when no
+        archive answers."""
+        mark = entropy().randbytes(ID_BYTES)
+        data = {"ends": self.id.hex(), "ended": [], "mark": mark}
+        await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
+        found: dict[bytes, KeptWill] = {}
+        is_marked = False
+        while not is_marked:
+            events = await self._events.fetch(MOST_READ, FIND_SECONDS, keep=True)
+            if not events:
+                raise ArchiveError("the archive does not bring what it has stored")
+            for event in events:
+                is_marked |= isinstance(event.data, dict) and event.data.get("mark") == mark
+                self._take(event.data, lambda id, will: _note(found, id, will))
+        self.live = dict.fromkeys(found)
+        return found
+
+    async def run(self) -> None:
+        """Hear of wills that other doors end. `Displaced` when another door has the segment."""
+        while events := await self._events.fetch(MOST_READ, keep=True):
+            for event in events:
+                self._take(event.data, self._heard)
+
+    def _take(self, data: Any, heard: Callable[[bytes, KeptWill | None], None]) -> None:
+        """Whoever may publish may write anything."""
+        if not isinstance(data, dict):
+            return
+        if data.get("wills") == self.id.hex():
+            will = _read(data)
+            if will is not None:
+                heard(data["id"], will)
+        ended = data.get("ended")
+        if data.get("ends") == self.id.hex() and isinstance(ended, list):
+            for id in ended:
+                if type(id) is bytes:
+                    heard(id, None)
+
+    async def close(self, forget: bool) -> None:
+        with suppress(CamcastError):
+            await (self._events.leave() if forget else self._events.close())
+
+
+def _note(found: dict[bytes, KeptWill], id: bytes, will: KeptWill | None) -> None:
+    if will is None:
+        found.pop(id, None)
+    else:
+        found[id] = will
+
+
+def _read(data: dict[str, Any]) -> KeptWill | None:
+    id, topic, message, delay = (data.get(one) for one in ("id", "topic", "message", "delay"))
+    if type(id) is not bytes or type(topic) is not str or not isinstance(delay, int | float):
+        return None
+    read = message_in(topic, message)
+    return None if read is None else KeptWill(read, float(delay))
+
+
+class WillLog:
+    """All wills that this door has at the archive."""
+
+    def __init__(self, node: Node, start: Callable[[Any], Any]) -> None:
+        """`start`: run something as a task of the door's."""
+        self.hub: Hub
+        self._node = node
+        self._start = start
+        self._segments: dict[bytes, Segment] = {}
+        self._current: Segment | None = None
+        self._opening = asyncio.Lock()
+        self._ended: dict[bytes, list[bytes]] = {}
+        """By segment: what is to be written down as ended, at the end of this turn of the loop."""
+        self._writing: set[asyncio.Task[None]] = set()
+
+    # -- this door's --
+
+    async def keep(self, will: KeptWill | None, ended: bytes) -> bytes:
+        """Have a will kept, and note that another one, which a door before has kept, has ended. The new one's
+        id; empty without one. `CamcastError` when no archive answers."""
+        data: dict[str, Any] = {}
+        id = b""
+        segment: Segment | None = None
+        if ended:
+            data |= {"ends": ended[:SEGMENT_BYTES].hex(), "ended": [ended]}
+        if will is not None:
+            packed = will.message.to_data()
+            segment = await self._room(len(packed))
+            id = segment.id + entropy().randbytes(ID_BYTES - SEGMENT_BYTES)
+            segment.live[id] = None
+            data |= {
+                "wills": segment.id.hex(),
+                "id": id,
+                "topic": topic_of(will.message.topic),
+                "message": packed,
+                "delay": will.delay,
+            }
+        try:
+            await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
+        except BaseException:
+            if segment is not None:
+                self._over(segment, id)
+            raise
+        return id
+
+    async def _room(self, size: int) -> Segment:
+        """The segment that a will of this size is written to."""
+        async with self._opening:
+            now = self._current
+            if now is not None:
+                now.is_full = now.wills >= MOST_WILLS or now.size + size > MOST_BYTES > size
+            if now is None or now.is_full:
+                self._current = None
+                if now is not None and not now.live:
+                    self._drop(now, forget=True)
+                segment = Segment(self._node, entropy().randbytes(SEGMENT_BYTES), self._heard)
+                await segment.open()
+                self._current = now = segment
+                self._have(segment)
+            now.wills += 1
+            now.size += size
+            return now
+
+    def over(self, id: bytes) -> None:
+        """A will was published, or is not to be."""
+        segment = self._segments.get(id[:SEGMENT_BYTES])
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self._write_ended)
+        self._ended.setdefault(id[:SEGMENT_BYTES], []).append(id)
+        if segment is not None:
+            self._over(segment, id)
+
+    def _over(self, segment: Segment, id: bytes) -> None:
+        segment.live.pop(id, None)
+        if not segment.live and segment is not self._current:
+            self._drop(segment, forget=True)
+
+    def _write_ended(self) -> None:
+        ended, self._ended = self._ended, {}
+        for segment, ids in ended.items():
+            task = self._start(self._write_end(segment, ids))
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+
+    async def _write_end(self, segment: bytes, ids: list[bytes]) -> None:
+        data = {"ends": segment.hex(), "ended": ids}
+        try:
+            await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
+        except CamcastError:
+            self.hub.drop("archive_lost")
+
+    # -- segments --
+
+    def _have(self, segment: Segment) -> None:
+        self._segments[segment.id] = segment
+        self._start(self._run(segment))
+        self.hub.doors.keeps(self._segments)
+
+    def _drop(self, segment: Segment, forget: bool) -> None:
+        if self._segments.pop(segment.id, None) is not None:
+            self.hub.doors.keeps(self._segments)
+            self._start(segment.close(forget))
+
+    async def _run(self, segment: Segment) -> None:
+        try:
+            await segment.run()
+        except Displaced:  # other doors take this one for dead
+            self._lose(segment)
+        except CamcastError:
+            self.hub.drop("archive_lost")
+            if segment.id in self._segments:
+                self._lose(segment)
+
+    def _lose(self, segment: Segment) -> None:
+        """Another door has the segment: what it holds of clients that are here is written down again."""
+        if self._current is segment:
+            self._current = None
+        self._drop(segment, forget=False)
+        self.hub.wills_lost(segment.live)
+
+    def _heard(self, id: bytes, will: KeptWill | None) -> None:
+        """What has come in a segment that this door has; its own wills come back to it too."""
+        segment = self._segments.get(id[:SEGMENT_BYTES])
+        if will is None and segment is not None and id in segment.live:
+            self.hub.wills.disinherit(id)
+            self._over(segment, id)
+
+    def heir(self, segment: bytes) -> None:
+        """The door that had the segment is gone."""
+        self._start(self._inherit(segment))
+
+    async def _inherit(self, id: bytes) -> None:
+        segment: Segment | None = None
+        wills: dict[bytes, KeptWill] = {}
+        while segment is None:
+            segment = Segment(self._node, id, self._heard)
+            try:
+                await segment.open()
+                wills = await segment.read_all()
+            except CamcastError:
+                await segment.close(forget=False)
+                self.hub.drop("archive_lost")
+                segment = None
+                await asyncio.sleep(AGAIN_SECONDS)
+        self._have(segment)
+        for will_id, will in wills.items():
+            self.hub.wills.inherit(will_id, will)
+        if not wills:
+            self._drop(segment, forget=True)
+
+    async def close(self) -> None:
+        """Write down what has ended; other doors inherit the rest."""
+        if self._ended:
+            self._write_ended()
+        if self._writing:
+            await asyncio.wait(self._writing, timeout=1.0)
+        for segment in self._segments.values():
+            await segment.close(forget=not segment.live)

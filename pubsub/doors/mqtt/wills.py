@@ -1,0 +1,121 @@
+"""Wills (section 3.1.2.5): messages that are published for clients whose connections broke.
+
+A will is published when the connection has ended without a goodbye and the will's delay has passed, or the
+session has ended before that; not if the client has come back meanwhile. Where sessions are kept at an
+archive, wills are too, for the case that this door is killed: another door *inherits* them, and publishes
+them after their delay unless the client has come back, to whichever door. Each has an id: where an archive
+has the will's topic, the message is there once, though two doors may have published it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Container
+from typing import NamedTuple
+
+from overlay.context import Timer
+from pubsub.doors.mqtt.message import MqttMessage, sender_of
+from pubsub.doors.mqtt.other_doors import Clock
+from pubsub.doors.mqtt.packets import Reason, Will
+
+_RUN_BYTES = 8
+
+Publish = Callable[[MqttMessage, Callable[[Reason], None], bytes], None]
+
+
+class KeptWill(NamedTuple):
+    """A will for another door, should this one be killed."""
+
+    message: MqttMessage
+    delay: float
+    """Seconds that it waits for the client to come back."""
+
+
+def kept_will(client_id: str, will: Will, expiry: float) -> KeptWill:
+    """`expiry`: seconds that the client's session lasts without a connection."""
+    given = will.properties
+    properties = {name: given[name] for name in given if name != "will_delay_interval"}
+    sender = sender_of(client_id)
+    message = MqttMessage(will.topic, will.payload, will.qos, will.retain, sender, properties)
+    return KeptWill(message, min(given.get("will_delay_interval", 0), expiry))
+
+
+class _Waiting(NamedTuple):
+    message: MqttMessage
+    id: bytes
+    timer: Timer
+
+
+class Wills:
+    """A core: the wills whose time may come."""
+
+    def __init__(self, clock: Clock, publish: Publish, over: Callable[[bytes], None]) -> None:
+        """`over`: a will that is kept at an archive was published, or is not to be."""
+        self._clock = clock
+        self._publish = publish
+        self._over = over
+        self._waiting: dict[str, _Waiting] = {}
+        """By client: its connection has broken."""
+        self._inherited: dict[bytes, _Waiting] = {}
+        """By id: the client's door is gone."""
+
+    def schedule(self, client_id: str, will: KeptWill, id: bytes) -> None:
+        """The client's connection has broken; `id` is empty for a will that is not kept at an archive."""
+        if will.delay <= 0:
+            self._publish_it(will.message, id)
+            return
+        timer = self._clock.call_later(will.delay, lambda: self.publish(client_id))
+        self._waiting[client_id] = _Waiting(will.message, id, timer)
+
+    def publish(self, client_id: str) -> None:
+        """Publish the client's will if it waits: its delay has passed, or its session has ended."""
+        waiting = self._waiting.pop(client_id, None)
+        if waiting is not None:
+            waiting.timer.cancel()
+            self._publish_it(waiting.message, waiting.id)
+
+    def cancel(self, client_id: str) -> None:
+        """The client is back."""
+        waiting = self._waiting.pop(client_id, None)
+        if waiting is not None:
+            waiting.timer.cancel()
+            if waiting.id:
+                self._over(waiting.id)
+
+    def inherit(self, id: bytes, will: KeptWill) -> None:
+        """The door of the client is gone."""
+
+        def publish() -> None:
+            if self._inherited.pop(id, None) is not None:
+                self._publish_it(will.message, id)
+
+        if id not in self._inherited:
+            timer = self._clock.call_later(will.delay, publish)
+            self._inherited[id] = _Waiting(will.message, id, timer)
+
+    def disinherit(self, id: bytes) -> None:
+        """The client has come back somewhere, or another door inherits."""
+        waiting = self._inherited.pop(id, None)
+        if waiting is not None:
+            waiting.timer.cancel()
+
+    def leave_to_heir(self, ids: Container[bytes]) -> None:
+        """Another door has these wills now."""
+        for client_id, waiting in list(self._waiting.items()):
+            if waiting.id in ids:
+                waiting.timer.cancel()
+                del self._waiting[client_id]
+        for id in list(self._inherited):
+            if id in ids:
+                self.disinherit(id)
+
+    def _publish_it(self, message: MqttMessage, id: bytes) -> None:
+        if not id:
+            self._publish(message, lambda reason: None, b"")
+            return
+        run = hashlib.blake2s(id, digest_size=_RUN_BYTES, person=b"mqtt-w").digest()
+
+        def published(reason: Reason) -> None:
+            self._over(id)
+
+        self._publish(message, published, run + (1).to_bytes(8, "big"))

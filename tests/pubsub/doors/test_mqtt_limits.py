@@ -1,0 +1,223 @@
+"""The hub of the MQTT door by hand: slow, silent and hostile clients, limits, and who may do what."""
+
+from __future__ import annotations
+
+import pytest
+
+from pubsub.doors.mqtt.connection import MOST_UNREAD
+from pubsub.doors.mqtt.network import Open
+from pubsub.doors.mqtt.packets import (
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    SUBACK,
+    V5,
+    V311,
+    Ack,
+    Asked,
+    ConnAck,
+    Connect,
+    Disconnect,
+    Packet,
+    Ping,
+    Publish,
+    Reason,
+    Reasons,
+    Subscribe,
+    Will,
+    write_packet,
+)
+from tests.pubsub.doors.mqtt_hub import LASTING, Door
+
+
+def test_a_client_that_is_silent_for_too_long_is_gone() -> None:
+    door = Door()
+    client = door.client("c", keep_alive=10, will=Will("gone", b"x"))
+    for _ in range(3):
+        door.clock.run(14)
+        client.send(Ping(PINGREQ))
+    assert client.got.count(Ping(PINGRESP)) == 3
+    door.clock.run(16)
+    assert client.is_closed
+    assert client.got[-1].reason == Reason.KEEP_ALIVE_TIMEOUT  # type: ignore[union-attr]
+    assert len(door.network.published) == 1
+
+
+def test_a_connection_that_says_nothing_is_closed() -> None:
+    door = Door(connect_seconds=5)
+    silent = door.client("-")
+    door.clock.run(6)
+    assert silent.is_closed
+    assert door.dropped("client_without_connect") == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("policy", ["drop", "disconnect"])
+def test_a_slow_client_misses_messages_or_is_disconnected(policy: str, qos: int) -> None:
+    door = Door(slow_clients=policy, most_waiting=2)
+    slow, writer = door.client("slow"), door.client("writer")
+    slow.subscribe("a")
+    slow.is_full = True
+    for number in range(4):
+        writer.send(Publish("a", b"%d" % number, qos, packet_id=number + 1 if qos else 0))
+    assert slow.is_closed is (policy == "disconnect")
+    assert door.dropped("session_full" if qos else "slow_client") >= 1
+    assert door.dropped("client_quota_exceeded") == (policy == "disconnect")
+    slow.is_full = False
+    writer.send(Publish("a", b"last", qos, packet_id=9 if qos else 0))
+    if policy == "drop":
+        slow.connection.writable()
+        assert slow.payloads() == ([b"0", b"1"] if qos else [b"last"])
+
+
+def test_packets_larger_than_a_client_takes_are_dropped_and_the_next_ones_come() -> None:
+    door = Door()
+    reader = door.client("reader", properties={"maximum_packet_size": 60})
+    reader.subscribe("a")
+    writer = door.client("writer")
+    writer.send(Publish("a", b"x" * 80, 1, packet_id=1))
+    writer.send(Publish("a", b"small", 1, packet_id=2))
+    assert reader.payloads() == [b"small"]
+    assert door.dropped("too_large_for_client") == 1
+
+
+def test_a_slow_client_misses_qos_0_and_is_sent_the_rest_later() -> None:
+    door = Door(most_waiting=2)
+    reader, writer = door.client("reader"), door.client("writer")
+    reader.subscribe("a")
+    reader.is_full = True
+    writer.send(Publish("a", b"lost"))
+    for number in range(3):
+        writer.send(Publish("a", b"%d" % number, 1, packet_id=1 + number))
+    assert reader.payloads() == []
+    reader.is_full = False
+    reader.connection.writable()
+    assert reader.payloads() == [b"0", b"1"]
+    assert door.dropped("slow_client") == 1
+    assert door.dropped("session_full") == 1
+
+
+def test_limits_of_clients_sessions_and_subscriptions() -> None:
+    door = Door(most_clients=2, most_sessions=2, most_subscriptions=1, most_retained=1)
+    one = door.client("one", properties=LASTING)
+    one.subscribe("a", "b")
+    assert one.got[-1] == Reasons(SUBACK, 9, (2, Reason.QUOTA_EXCEEDED))
+    door.client("two")
+    third = door.client("three")
+    assert third.got == [ConnAck(False, Reason.SERVER_BUSY)]
+    assert third.is_closed
+    one.connection.lost()
+    assert door.client("four").got[0].reason == Reason.SUCCESS  # type: ignore[union-attr]
+    assert set(door.hub.sessions) == {"two", "four"}, "who has been away longest made room"
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Connect("again"),
+        ConnAck(True, 0),
+        Publish("a", b"", properties={"topic_alias": 9}),
+        Publish("", b"", properties={"topic_alias": 1}),
+        Publish("x" * 300, b""),
+        Publish("a", b"", properties={"subscription_identifier": [1]}),
+        Subscribe(1, (Asked("$share/g/a", no_local=True),)),
+        Ping(PINGRESP),
+        Disconnect(0, {"session_expiry_interval": 9}),
+    ],
+)
+def test_a_client_that_breaks_a_rule_is_told_and_put_out(packet: Packet) -> None:
+    door = Door(topic_aliases=4)
+    client = door.client("c")
+    client.send(packet)
+    assert client.is_closed
+    assert isinstance(client.got[-1], Disconnect)
+    assert client.got[-1].reason >= Reason.UNSPECIFIED
+    client.send(Ping(PINGREQ))  # nothing happens any more
+    assert "c" not in door.hub.connections
+
+
+def test_wrong_acknowledgements_put_a_client_out() -> None:
+    for code, qos in [(PUBACK, 2), (PUBREC, 1), (PUBCOMP, 2)]:
+        door = Door()
+        reader = door.client("reader")
+        reader.subscribe("a", qos=qos)
+        door.client("writer").send(Publish("a", b"x", 2, packet_id=1))
+        reader.send(Ack(code, reader.messages()[0].packet_id))
+        assert reader.is_closed
+
+
+def test_a_first_packet_that_is_not_connect_closes_the_connection() -> None:
+    door = Door()
+    client = door.client("-")
+    client.send(Ping(PINGREQ))
+    assert client.is_closed
+
+
+def test_access_is_asked() -> None:
+    class Rules(Open):
+        def connect(self, client_id: str, username: str | None, password: bytes | None) -> bool:
+            return password == b"secret"
+
+        def publish(self, client_id: str, topic: str) -> bool:
+            return topic != "closed"
+
+        def subscribe(self, client_id: str, filter: str) -> bool:
+            return filter != "closed"
+
+    door = Door(access=Rules())
+    assert door.client("a", password=b"wrong").is_closed
+    old = door.client("b", version=V311, username="u", password=b"wrong")
+    assert old.got == [ConnAck(False, 5)]
+    client = door.client("c", password=b"secret")
+    client.subscribe("closed", "open")
+    assert client.got[-1] == Reasons(SUBACK, 9, (Reason.NOT_AUTHORIZED, 2))
+    client.send(Publish("closed", b"x", 1, packet_id=1))
+    assert client.got[-1] == Ack(PUBACK, 1, Reason.NOT_AUTHORIZED)
+    client.subscribe("$share/group/closed", "$share/group/open")
+    assert client.got[-1] == Reasons(SUBACK, 9, (Reason.NOT_AUTHORIZED, 2))
+    heir = door.client("d", password=b"secret", will=Will("closed", b"x", 1, True))
+    assert heir.got == [ConnAck(False, Reason.NOT_AUTHORIZED)]
+    assert heir.is_closed
+    assert not door.network.published
+
+
+def test_a_client_that_takes_no_answers_is_put_out() -> None:
+    door = Door()
+    client = door.client("c")
+    client.is_full = True
+    for _ in range(MOST_UNREAD // 2):
+        client.send(Ping(PINGREQ))
+    assert not client.is_closed
+    client.is_full = False
+    client.connection.writable()
+    client.is_full = True
+    for _ in range(MOST_UNREAD // 2 + 1):
+        client.send(Ping(PINGREQ))
+    assert client.is_closed
+    assert door.dropped("client_takes_nothing") == 1
+
+
+def test_packets_that_never_come_whole_are_bounded_in_bytes_and_in_time() -> None:
+    door = Door(most_partial=1000, packet_seconds=5.0, connect_seconds=1000.0)
+    whole = write_packet(Publish("a/b", bytes(2000)), V5)
+    part = whole[:300]
+    first, *others = [door.client(f"slow{number}") for number in range(4)]
+    for client in (first, *others):
+        client.connection.feed(part)
+        door.clock.run(0.1)
+    assert first.is_closed, "the one whose packet has taken longest"
+    assert not any(client.is_closed for client in others)
+    assert door.hub.partials.bytes == 900
+    others[0].connection.feed(whole[300:])
+    assert door.hub.partials.bytes == 600
+    assert len(door.network.published) == 1
+    honest = door.client("honest")
+    honest.subscribe("a/#")
+    door.clock.run(6)
+    assert [client.is_closed for client in others[1:]] == [True, True]
+    assert not honest.is_closed
+    assert door.hub.partials.bytes == 0
+    assert door.dropped("client_quota_exceeded") == 1
+    assert door.dropped("client_keep_alive_timeout") == 2
