@@ -70,6 +70,7 @@ CORES = [
     "pubsub/collections/config.py",
     "pubsub/collections/total_order.py",
     "pubsub/collections/wanted.py",
+    "pubsub/doors/mqtt/authentication.py",
     "pubsub/doors/mqtt/connection.py",
     "pubsub/doors/mqtt/filters.py",
     "pubsub/doors/mqtt/other_doors.py",

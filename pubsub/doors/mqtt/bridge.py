@@ -14,6 +14,7 @@ from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import CamcastError, NetworkError
 from pubsub.archive.errors import Displaced
+from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.hub import Hub
 from pubsub.doors.mqtt.kept import KeptSubscription
 from pubsub.doors.mqtt.message import MqttMessage, message_in, topic_of
@@ -60,19 +61,21 @@ async def open_hub(
     durable: Sequence[Topic] = (),
     retain: Sequence[str] = (),
     sessions: bool = False,
+    authenticator: Authenticator | None = None,
 ) -> Hub:
     """The hub of a door on a node, until the stack ends; connections are the caller's."""
     bridge = Bridge(node, durable, sessions)
     stack.push_async_callback(bridge.close)
     clock = node.attachment.runtime.context("datagram")
     name = f"camcast-{node.id.hex()[:12]}"
-    bridge.hub = bridge.wills.hub = Hub(clock, bridge, config, access, node.metrics, name)
+    hub = Hub(clock, bridge, config, access, node.metrics, name, authenticator)
+    bridge.hub = bridge.wills.hub = hub
     if durable or sessions:
         node.may_repeat()
         await bridge.meet()
     for topic in retain:
         await bridge.watched(topic)
-    return bridge.hub
+    return hub
 
 
 class Bridge:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from overlay.context import Timer
+from pubsub.doors.mqtt.authentication import Authentication
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
@@ -81,6 +82,7 @@ class Connection:
 
     __slots__ = (
         "_aliases",
+        "_authentication",
         "_decoder",
         "_early",
         "_heard_at",
@@ -107,6 +109,8 @@ class Connection:
         self._session: Session | None = None
         self._will: Will | None = None
         self.is_open = True
+        self._authentication: Authentication | None = None
+        """None for a client without enhanced authentication."""
         self._early: list[Packet] | None = None
         """What the client has sent while its session is being fetched; None when nothing is fetched."""
         self._aliases: dict[int, str] = {}
@@ -129,6 +133,11 @@ class Connection:
     @property
     def is_full(self) -> bool:
         return self._link.is_full
+
+    @property
+    def is_authenticated(self) -> bool:
+        """The client has shown who it is by enhanced authentication."""
+        return self._authentication is not None and self._authentication.connect is None
 
     @property
     def will(self) -> Will | None:
@@ -214,6 +223,14 @@ class Connection:
         if isinstance(packet, Connect):
             self._on_connect(packet)
             return
+        if isinstance(packet, Auth):
+            self._on_auth(packet)
+            return
+        if self._authentication is not None and self._authentication.connect is not None:
+            if not isinstance(packet, Disconnect):
+                raise violation("something else than AUTH came during the authentication")
+            self.lost()
+            return
         if self._early is not None:
             if len(self._early) >= MOST_EARLY:
                 raise MqttError(Reason.QUOTA_EXCEEDED, "too much was sent before CONNACK")
@@ -230,8 +247,6 @@ class Connection:
                 self.send(Ping(PINGRESP))
             case Disconnect():
                 self._on_disconnect(session, packet)
-            case Auth():
-                raise violation("there was no authentication that could go on")
             case _:
                 raise violation(f"a client does not send packets of type {packet.code}")
 
@@ -241,21 +256,43 @@ class Connection:
         if self._session is not None or self._early is not None:
             raise violation("a second CONNECT packet")
         self.version = connect.version
-        config = self._hub.config
-        if "authentication_method" in connect.properties:
-            raise MqttError(
-                Reason.BAD_AUTHENTICATION_METHOD, "there is no extended authentication here"
-            )
         if self.version != V5 and not connect.client_id and not connect.clean_start:
             raise MqttError(Reason.CLIENT_ID_NOT_VALID, "a lasting session needs a client id")
         if connect.will is not None:
             topic_of(connect.will.topic)
+        self._early = []
+        if "authentication_method" in connect.properties:
+            self._authentication = Authentication(self._hub.authenticator, connect)
+            given = connect.properties.get("authentication_data", b"")
+            self._go_on(self._authentication, self._authentication.step(given))
+        elif "authentication_data" in connect.properties:
+            raise violation("authentication data without a method")
+        else:
+            self._enter(connect)
+
+    def _on_auth(self, packet: Auth) -> None:
+        if self._authentication is None:
+            raise violation("the client has named no authentication method")
+        self._go_on(self._authentication, self._authentication.hear(packet))
+
+    def _go_on(self, authentication: Authentication, is_done: bool) -> None:
+        """Answer a step of the client's authentication."""
+        connect = authentication.connect
+        if is_done and connect is not None:
+            authentication.connect = None
+            self._enter(connect)  # CONNACK is the answer
+        else:
+            reason = Reason.SUCCESS if is_done else Reason.CONTINUE_AUTHENTICATION
+            self.send(Auth(reason, authentication.properties))
+
+    def _enter(self, connect: Connect) -> None:
+        """The client is who it says, or was not asked."""
+        config = self._hub.config
         asked = connect.properties.get("session_expiry_interval", 0)
         if self.version != V5:
             asked = 0 if connect.clean_start else config.longest_expiry
         expiry = min(asked, config.longest_expiry)
         self._timer.cancel()
-        self._early = []
         self._hub.enter(self, connect, expiry, partial(self._entered, connect, asked))
 
     def _entered(
@@ -277,6 +314,8 @@ class Connection:
                 "topic_alias_maximum": config.topic_aliases,
                 "maximum_packet_size": config.largest_packet,
             }
+            if self._authentication is not None:
+                properties |= self._authentication.properties
             if given:
                 properties["assigned_client_identifier"] = given
             if session.expiry != asked:

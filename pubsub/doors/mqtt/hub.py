@@ -13,6 +13,7 @@ from functools import partial
 
 from overlay.context import Timer
 from overlay.metrics import Metrics
+from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.connection import Connection, Link
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
 from pubsub.doors.mqtt.kept import Keeper, Keeping, KeptSubscription, Record
@@ -75,12 +76,14 @@ class Hub:
         access: Access,
         metrics: Metrics,
         name: str,
+        authenticator: Authenticator | None = None,
     ) -> None:
         """`name`: the beginning of the client ids that the door gives to clients that bring none."""
         self.clock = clock
         self.network = network
         self.config = config
         self.access = access
+        self.authenticator = authenticator
         self.sessions: dict[str, Session] = {}
         self.connections: dict[str, Connection] = {}
         self._name = name
@@ -131,7 +134,9 @@ class Hub:
         if not client_id:
             self._named += 1
             client_id = given = f"{self._name}-{self._named}"
-        if not self.access.connect(client_id, connect.username, connect.password):
+        if not connection.is_authenticated and not self.access.connect(
+            client_id, connect.username, connect.password
+        ):
             raise MqttError(Reason.NOT_AUTHORIZED, "the user name or the password is not right")
         if connect.will is not None and not self.access.publish(client_id, connect.will.topic):
             raise MqttError(Reason.NOT_AUTHORIZED, "the client may not publish its will")

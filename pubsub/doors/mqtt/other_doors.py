@@ -158,6 +158,10 @@ class OtherDoors:
                 del self._orphans[segment]
                 self._on_heir(segment)
 
+    def is_kept(self, segment: bytes) -> bool:
+        """Whether another door, which is there, has the segment."""
+        return any(segment in other.segments for other in self._others.values())
+
     def is_elsewhere(self, group: bytes) -> bool:
         """Whether another door has members of the group."""
         return bool(self._with_members(group))

@@ -42,6 +42,8 @@ class Reason(IntEnum):
     DISCONNECT_WITH_WILL = 0x04
     NO_MATCHING_SUBSCRIBERS = 0x10
     NO_SUBSCRIPTION_EXISTED = 0x11
+    CONTINUE_AUTHENTICATION = 0x18
+    RE_AUTHENTICATE = 0x19
     UNSPECIFIED = 0x80
     MALFORMED = 0x81
     PROTOCOL_ERROR = 0x82
@@ -452,8 +454,12 @@ def _read_disconnect(code: int, cursor: Cursor, version: int) -> Disconnect | Au
     if version != V5 or cursor.at_end:
         return kind()
     reason = cursor.byte()
+    if kind is Auth and reason not in _AUTH_REASONS:
+        raise malformed(f"an AUTH packet has the reason {reason}")
     return kind(reason, {} if cursor.at_end else read_properties(cursor, code, version))
 
+
+_AUTH_REASONS = (Reason.SUCCESS, Reason.CONTINUE_AUTHENTICATION, Reason.RE_AUTHENTICATE)
 
 _READERS: dict[int, Callable[[int, Cursor, int], Packet]] = {
     Connect.code: _read_connect,

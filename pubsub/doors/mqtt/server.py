@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from overlay.contact import Address
 from overlay.errors import UsageError
+from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.bridge import open_hub
 from pubsub.doors.mqtt.hub import Hub
 from pubsub.doors.mqtt.network import Access, MqttConfig, Open
@@ -54,6 +55,7 @@ class MqttDoor:
         sessions: bool = False,
         origins: Sequence[str] = (),
         access: Access | None = None,
+        authenticator: Authenticator | None = None,
         config: MqttConfig | None = None,
     ) -> None:
         """`listen` is for TCP, or for TLS with a certificate and its key as `tls`; `websocket` for WebSocket,
@@ -66,7 +68,10 @@ class MqttDoor:
         `origins`: the web pages that may connect over WebSocket, such as `https://example.org`, or `*` for
         all.
 
-        `access` says who may connect, publish and subscribe: without it, everybody may."""
+        `access` says who may connect, publish and subscribe: without it, everybody may.
+
+        `authenticator` knows methods of enhanced authentication (`pubsub.doors.mqtt.scram` has one). A client
+        that shows who it is in this way is not asked of `access` as it connects."""
         if listen is None and websocket is None:
             raise UsageError("a door for MQTT needs an address: listen, websocket or both")
         self._node = node
@@ -78,6 +83,7 @@ class MqttDoor:
         self._sessions = sessions
         self._origins = tuple(origins)
         self._access = access or Open()
+        self._authenticator = authenticator
         self._config = config or MqttConfig()
         self._stack = AsyncExitStack()
         self.address: Address | None = None
@@ -94,6 +100,7 @@ class MqttDoor:
                 durable=self._durable,
                 retain=self._retain,
                 sessions=self._sessions,
+                authenticator=self._authenticator,
             )
             stack.push_async_callback(self._end_connections, hub)
             if self._listen is not None:

@@ -132,6 +132,8 @@ class WillLog:
         self._ended: dict[bytes, list[bytes]] = {}
         """By segment: what is to be written down as ended, at the end of this turn of the loop."""
         self._writing: set[asyncio.Task[None]] = set()
+        self._inheriting: dict[bytes, None] = {}
+        """Segments that this door is about to take over."""
 
     # -- this door's --
 
@@ -247,26 +249,32 @@ class WillLog:
 
     def heir(self, segment: bytes) -> None:
         """The door that had the segment is gone."""
-        self._start(self._inherit(segment))
+        if segment not in self._inheriting:
+            self._inheriting[segment] = None
+            self._start(self._inherit(segment))
 
     async def _inherit(self, id: bytes) -> None:
-        segment: Segment | None = None
-        wills: dict[bytes, KeptWill] = {}
-        while segment is None:
-            segment = Segment(self._node, id, self._heard)
-            try:
-                await segment.open()
-                wills = await segment.read_all()
-            except CamcastError:
-                await segment.close(forget=False)
-                self.hub.drop("archive_lost")
-                segment = None
-                await asyncio.sleep(AGAIN_SECONDS)
-        self._have(segment)
-        for will_id, will in wills.items():
-            self.hub.wills.inherit(will_id, will)
-        if not wills:
-            self._drop(segment, forget=True)
+        """Take a segment over. The archive gives it away only when the door before is not in touch with it;
+        a door that is, and is heard again, keeps the segment."""
+        try:
+            while not self.hub.doors.is_kept(id):
+                segment = Segment(self._node, id, self._heard)
+                try:
+                    await segment.open()
+                    wills = await segment.read_all()
+                except CamcastError:
+                    await segment.close(forget=False)
+                    self.hub.drop("archive_lost")
+                    await asyncio.sleep(AGAIN_SECONDS)
+                    continue
+                self._have(segment)
+                for will_id, will in wills.items():
+                    self.hub.wills.inherit(will_id, will)
+                if not wills:
+                    self._drop(segment, forget=True)
+                return
+        finally:
+            del self._inheriting[id]
 
     async def close(self) -> None:
         """Write down what has ended; other doors inherit the rest."""

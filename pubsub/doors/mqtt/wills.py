@@ -18,6 +18,12 @@ from pubsub.doors.mqtt.message import MqttMessage, sender_of
 from pubsub.doors.mqtt.other_doors import Clock
 from pubsub.doors.mqtt.packets import Reason, Will
 
+AGAIN_SECONDS = 2.0
+"""How long a will that could not be published waits for the next attempt."""
+
+MOST_UNPUBLISHED = 10_000
+"""Wills that wait so; further ones are given up, as the door counts."""
+
 _RUN_BYTES = 8
 
 Publish = Callable[[MqttMessage, Callable[[Reason], None], bytes], None]
@@ -58,6 +64,8 @@ class Wills:
         """By client: its connection has broken."""
         self._inherited: dict[bytes, _Waiting] = {}
         """By id: the client's door is gone."""
+        self._unpublished: set[bytes] = set()
+        """Ids of wills that could not be published so far."""
 
     def schedule(self, client_id: str, will: KeptWill, id: bytes) -> None:
         """The client's connection has broken; `id` is empty for a will that is not kept at an archive."""
@@ -110,12 +118,18 @@ class Wills:
                 self.disinherit(id)
 
     def _publish_it(self, message: MqttMessage, id: bytes) -> None:
+        """Publish, again and again while an archive that is to have the message does not answer."""
         if not id:
             self._publish(message, lambda reason: None, b"")
             return
         run = hashlib.blake2s(id, digest_size=_RUN_BYTES, person=b"mqtt-w").digest()
 
         def published(reason: Reason) -> None:
-            self._over(id)
+            self._unpublished.discard(id)
+            if reason < Reason.UNSPECIFIED or len(self._unpublished) >= MOST_UNPUBLISHED:
+                self._over(id)
+            else:
+                self._unpublished.add(id)
+                self._clock.call_later(AGAIN_SECONDS, lambda: self._publish_it(message, id))
 
         self._publish(message, published, run + (1).to_bytes(8, "big"))

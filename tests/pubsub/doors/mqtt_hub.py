@@ -157,11 +157,18 @@ class Client:
 
 class Door:
     def __init__(
-        self, clock: Clock | None = None, access: Open | None = None, **config: Any
+        self,
+        clock: Clock | None = None,
+        access: Open | None = None,
+        authenticator: Any = None,
+        **config: Any,
     ) -> None:
         self.clock, self.network, self.metrics = clock or Clock(), Network(), Metrics()
         settings = MqttConfig(**config)
-        self.hub = Hub(self.clock, self.network, settings, access or Open(), self.metrics, "door")
+        access = access or Open()
+        self.hub = Hub(
+            self.clock, self.network, settings, access, self.metrics, "door", authenticator
+        )
         self.network.hub = self.hub
 
     def client(self, client_id: str, **options: Any) -> Client:

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from overlay import loops
 from pubsub import Node
-from pubsub.doors.mqtt import MqttDoor
+from pubsub.doors.mqtt import Answer, MqttDoor
 from tests.browser import BROWSER, browse
 
 INSTALL = ("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "mqtt@5")
@@ -29,6 +29,33 @@ client.subscribe("page/#", {qos: 2}, async (error) => {
 });
 true
 """
+
+AUTHENTICATE = """
+const client = mqtt.connect("ws://%s/mqtt", {
+  protocolVersion: 5, clientId: "page", reconnectPeriod: 0,
+  properties: {authenticationMethod: "BACKWARDS", authenticationData: "begin"},
+});
+client.handleAuth = (packet, then) => {
+  const data = packet.properties.authenticationData.toString().split("").reverse().join("");
+  const properties = {authenticationMethod: "BACKWARDS", authenticationData: %s};
+  then(null, {cmd: "auth", reasonCode: 0x18, properties});
+};
+client.on("connect", (packet) => { window.result = packet.properties.authenticationData.toString(); });
+client.on("error", (error) => { window.result = "code " + error.code; });
+true
+"""
+
+
+class Backwards:
+    """An authenticator, and its exchanges: a client has to say backwards what it is told."""
+
+    def begin(self, client_id: str, method: str) -> Backwards | None:
+        return self if method == "BACKWARDS" else None
+
+    def step(self, data: bytes) -> Answer | None:
+        if data == b"begin":
+            return Answer(b"abc", False)
+        return Answer(b"welcome", True) if data == b"cba" else None
 
 
 @pytest.fixture(scope="module")
@@ -79,5 +106,28 @@ def test_a_web_page_publishes_and_is_subscribed(tmp_path: Path, library: str, ve
                 *(f"page/{qos} from the page" for qos in (0, 1, 2)),
                 "page/python from a node",
             ]
+
+    loops.run(asyncio.wait_for(main(), 120))
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+@pytest.mark.parametrize(("said", "result"), [("data", "welcome"), ('"abc"', "code 135")])
+def test_a_web_page_is_asked_who_it_is(
+    tmp_path: Path, library: str, said: str, result: str
+) -> None:
+    async def main() -> None:
+        async with (
+            Node() as node,
+            MqttDoor(
+                node, websocket="127.0.0.1:0", origins=["*"], authenticator=Backwards()
+            ) as door,
+            TestServer(site(library)) as server,
+            browse(str(server.make_url("/")), tmp_path / "profile") as page,
+        ):
+            await page.until("window.mqtt")
+            await page.value(AUTHENTICATE % (door.websocket_address, said))
+            await page.until("window.result")
+            assert await page.value("window.result") == result
 
     loops.run(asyncio.wait_for(main(), 120))

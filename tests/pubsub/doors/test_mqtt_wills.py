@@ -206,7 +206,10 @@ def test_a_clean_start_at_another_door_ends_the_session_that_was_kept() -> None:
     scene.run(main())
 
 
-def test_a_door_that_others_took_for_dead_keeps_the_wills_of_its_clients() -> None:
+@pytest.mark.parametrize("sees_archive", [True, False])
+def test_a_door_that_others_took_for_dead_keeps_the_wills_of_its_clients(
+    sees_archive: bool,
+) -> None:
     scene = Scene(6)
 
     async def main() -> None:
@@ -218,13 +221,14 @@ def test_a_door_that_others_took_for_dead_keeps_the_wills_of_its_clients() -> No
         await watcher.subscribe("orders/wills")
         await one.connect(first)
         net = scene.storm.net
-        others = [door.program.host for door in scene.doors[1:]]
-        net.partition([first.program.host], others)  # but the archive hears all of them
+        others = scene.storm.programs[3 if sees_archive else 0 :]
+        away = [one.host for one in others if one is not first.program]
+        net.partition([first.program.host], away)
         await asyncio.sleep(15)
         net.heal()
         await asyncio.sleep(60)
-        before = watcher.got["one"]
-        assert before <= 1, "the others could not know better"
+        before = 0 if sees_archive else 1
+        assert watcher.got["one"] == before, "the archive knew better, unless it was cut off too"
         scene.kill(first)
         assert await eventually(net, 60, lambda: watcher.got["one"] == before + 1)
 
