@@ -21,6 +21,7 @@ CORES = [
     "overlay/channel/table.py",
     "overlay/context.py",
     "overlay/dht/config.py",
+    "overlay/dht/disjoint.py",
     "overlay/dht/exchange.py",
     "overlay/dht/lookup.py",
     "overlay/dht/messages.py",

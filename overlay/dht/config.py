@@ -55,6 +55,10 @@ class DhtConfig:
     lookups_at_once: int = 64
     """Lookups in flight; further ones wait for their turn."""
 
+    disjoint_paths: int = 4
+    """Paths that share no node, on which a lookup goes where somebody seems to crowd a key; each costs a
+    lookup, and 1 turns this off."""
+
     asks_at_once: int = 1024
     """Requests of `ask` in flight; further ones wait for their turn."""
 

@@ -70,6 +70,8 @@ class Lookup(ABC, Generic[T]):
         self._calls: dict[PeerId, Call] = {}
         self._timer: Timer | None = None
         self.is_over = False
+        self.has_answers = False
+        """Whether anybody who was asked has answered."""
         self.shortlist = Shortlist(
             target.long_id,
             count,
@@ -108,18 +110,33 @@ class Lookup(ABC, Generic[T]):
         self._timer = parts.context.call_later(parts.config.lookup_deadline, self._stop)
         if parts.config.serve:
             self.shortlist.add_self(parts.contacts.own)
-        self.shortlist.add(parts.contacts.closest(self._target))
+        self.shortlist.add(self._first_contacts())
         self._proceed()
 
+    def _first_contacts(self) -> list[RoutedPeer]:
+        """Whom the lookup begins with."""
+        return self._parts.contacts.closest(self._target)
+
+    def _may_ask(self, peer: RoutedPeer) -> bool:
+        """Whether a candidate may be asked; if not, it is left out."""
+        return True
+
     def _proceed(self) -> None:
-        if self._is_finished():
-            self._stop()
-            return
-        for peer, count in self.shortlist.next_to_ask():
-            question, expects = self._question(count)
-            self._calls[peer.id] = self._parts.exchange.call(
-                peer.contact, question, expects, self._ended, self._overdue
-            )
+        while not self._is_finished():
+            left_out = []
+            for peer, count in self.shortlist.next_to_ask():
+                if not self._may_ask(peer):
+                    left_out.append(peer)
+                    continue
+                question, expects = self._question(count)
+                self._calls[peer.id] = self._parts.exchange.call(
+                    peer.contact, question, expects, self._ended, self._overdue
+                )
+            if not left_out:
+                return
+            for peer in left_out:
+                self.shortlist.failed(peer)
+        self._stop()
 
     def _stop(self) -> None:
         if not self.is_over:
@@ -168,6 +185,7 @@ class Lookup(ABC, Generic[T]):
             self.shortlist.failed(introducer)
             return
         self.shortlist.answered(introducer)
+        self.has_answers = True
         if not contacts:
             return
         peers = [peer_of(contact) for contact in contacts if contact.id != known.own.id]

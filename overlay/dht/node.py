@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from overlay.contact import Address, Contact, PeerId
 from overlay.context import Context
 from overlay.dht.config import DhtConfig
+from overlay.dht.disjoint import DisjointLookup
 from overlay.dht.exchange import Call, Exchange, Exchanges, ReplyOutcome
 from overlay.dht.lookup import LookupReport, NodeLookup, Surroundings
 from overlay.dht.messages import (
@@ -202,6 +203,16 @@ class DhtNode:
         place = Target(key)
         self.contacts.table.used(place)
         lookup = NodeLookup(self._parts, place, exact, wide, done)
+        lookup.start()
+        return lookup
+
+    def apart(
+        self, key: PeerId, exact: int, wide: int, done: Callable[[list[list[Contact]]], None]
+    ) -> DisjointLookup:
+        """What each of several paths that share no node finds around `key`, as `around` does on one."""
+        place = Target(key)
+        self.contacts.table.used(place)
+        lookup = DisjointLookup(self._parts, place, exact, wide, done)
         lookup.start()
         return lookup
 

@@ -59,8 +59,7 @@ class Locations:
         """The nodes of the region around a root, if the nearest to it are crowded; else none."""
         if shard.depth:
             return ()
-        many, max_age = self._config.root_replicas, self._config.period
-        return await self._regions.around(shard, nearest, partial(self.of, shard, max_age, many))
+        return await self._regions.around(shard, nearest)
 
     async def of(
         self, shard: Shard, max_age: float = float("inf"), count: int | None = None

@@ -22,6 +22,12 @@ class Peers(Protocol):
         """The `exact` live serving nodes closest to `key`, then others near it, up to `wide` in all."""
         ...
 
+    def apart(
+        self, key: PeerId, exact: int, wide: int, done: Callable[[list[list[Contact]]], None]
+    ) -> Cancellable:
+        """What each of several paths that share no node finds around `key`."""
+        ...
+
     def ask(
         self, to: Contact, request: object, done: Callable[[object | None], None]
     ) -> Cancellable:

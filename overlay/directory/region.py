@@ -8,14 +8,15 @@ honest holders of the root, and do not displace them.
 
 Where the nodes that a lookup of the key finds do not reach beyond the region, a crowd is all that one sees
 from there. So the region is looked at from its *cells*, eight parts of the same size: a lookup of a
-place in each, on a way of its own, and at most as many nodes of each. Who wants to hide the honest nodes has
-to crowd every cell.
+place in each, and at most as many nodes of each. Each lookup goes on paths that share no node (see
+`overlay.dht.disjoint`): those who name nobody but each other end their own path only. Who wants to hide the
+honest nodes has to crowd every cell.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from overlay.contact import Contact, PeerId
@@ -55,11 +56,8 @@ class Regions:
         self,
         root: Shard,
         nearest: Sequence[Contact],
-        look: Callable[[], Awaitable[Sequence[Contact]]],
     ) -> tuple[Contact, ...]:
-        """The nodes of the region, if the nearest to the root are crowded; else none.
-
-        `look` gives as many nodes around the root as one lookup finds, closest first."""
+        """The nodes of the region, if the nearest to the root are crowded; else none."""
         key, replicas = _number(root.key), self._config.replicas
         a_node = self._spacing(key) if len(nearest) >= replicas else None
         if a_node is None or not _are_crowded(nearest, key, a_node):
@@ -67,23 +65,27 @@ class Regions:
         now = self._peers.context.now()
         found, when = self._found.pop(root, ((), 0.0))
         if not found or now - when > self._config.period:
-            found, when = (
-                await self._found_around(key, int(2 * replicas * a_node), await look()),
-                now,
-            )
+            found, when = await self._found_around(key, int(2 * replicas * a_node)), now
         self._found[root] = found, when
         if len(self._found) > _MOST_KNOWN:
             del self._found[next(iter(self._found))]
         return found
 
-    async def _found_around(
-        self, key: int, width: int, known: Sequence[Contact]
-    ) -> tuple[Contact, ...]:
+    async def _found_around(self, key: int, width: int) -> tuple[Contact, ...]:
         replicas = self._config.replicas
+        known = await self._look(key)
         inside = sum(_number(node.id) ^ key < width for node in known)
         if len(known) < self._config.root_replicas or inside <= len(known) - replicas:
             return tuple(known[: max(2 * replicas, inside)])
         return await self._in_cells(key, min(width.bit_length(), _ID_BITS), known)
+
+    async def _look(self, place: int) -> list[Contact]:
+        """The nodes around a place that any of the paths to it has found, closest first."""
+        few, many = self._config.replicas, self._config.root_replicas
+        peer_id = PeerId(place.to_bytes(_ID_BITS // 8, "big"))
+        found = await answer_to(partial(self._peers.apart, peer_id, few, many))
+        all_found = dict.fromkeys(contact for path in found for contact in path)
+        return sorted(all_found, key=lambda contact: _number(contact.id) ^ place)
 
     def _spacing(self, key: int) -> float | None:
         """How far apart nodes are, seen around this node's own id, which nobody else chose; None if it
@@ -102,13 +104,8 @@ class Regions:
 
     async def _in_cells(self, key: int, bits: int, known: Sequence[Contact]) -> tuple[Contact, ...]:
         """The nodes that are found in each cell of the region of all ids that differ in the last `bits`."""
-        few, many = self._config.replicas, self._config.root_replicas
         shift = bits - _CELL_BITS
-        places = [
-            PeerId((key ^ cell << shift).to_bytes(_ID_BITS // 8, "big"))
-            for cell in range(1, 1 << _CELL_BITS)
-        ]
-        lookups = [answer_to(partial(self._peers.around, place, few, many)) for place in places]
+        lookups = [self._look(key ^ cell << shift) for cell in range(1, 1 << _CELL_BITS)]
         in_cell: dict[int, list[Contact]] = {}
         for contact in dict.fromkeys(
             [*known, *(c for found in await together(lookups) for c in found)]

@@ -34,11 +34,11 @@ class KnownPeers:
     def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
         return _closest(self.known, key, count)
 
-    def around(
-        self, key: PeerId, exact: int, wide: int, done: Callable[[list[Contact]], None]
+    def apart(
+        self, key: PeerId, exact: int, wide: int, done: Callable[[list[list[Contact]]], None]
     ) -> Cancellable | None:
         self.lookups += 1
-        done(list(_closest(self.known + self.others, key, wide)))
+        done([list(_closest(self.known + self.others, key, wide))])
         return None
 
 

@@ -1,0 +1,88 @@
+"""A lookup on several paths that share no node, after S/Kademlia (Baumgart and Mies, 2007).
+
+An ordinary lookup ends when the nearest nodes that it was told of have answered. Nodes that name nobody but
+each other so end each lookup that meets enough of them, though others are nearer. Here each peer is asked on
+one path only. The first path begins as an ordinary lookup does; each other one begins at one contact, drawn
+by chance from the whole table, and at the next one while nobody has answered. What each path found is told
+apart: a path that hostile nodes have taken over says nothing of what the others found.
+
+It costs as many lookups as there are paths. So it is for keys that somebody seems to crowd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from overlay.contact import Contact, PeerId
+from overlay.dht.lookup import NodeLookup, Surroundings
+from overlay.dht.upstream import RoutedPeer, Target
+
+STARTS = 4
+"""Contacts at which a path begins, one after the other until one of them answers."""
+
+KNOWN = 256
+"""Contacts of this node, the nearest to the target, among which the starts are drawn."""
+
+
+class DisjointLookup:
+    """Several lookups of one target; `done` is called once with what each path found, unless cancelled."""
+
+    def __init__(
+        self,
+        parts: Surroundings,
+        target: Target,
+        exact: int,
+        wide: int,
+        done: Callable[[list[list[Contact]]], None],
+    ) -> None:
+        self._done = done
+        self._found: dict[int, list[Contact]] = {}
+        self._asked_on: dict[PeerId, int] = {}
+        known = parts.contacts.closest(target, KNOWN)
+        self._paths: list[_Path] = []
+        for number in range(parts.config.disjoint_paths):
+            starts: Sequence[RoutedPeer] = ()
+            if number:
+                starts = parts.context.random.sample(known, min(STARTS, len(known)))
+            path = _Path(parts, target, exact, wide, partial(self._ended, number))
+            path.share(self._asked_on, number, starts)
+            self._paths.append(path)
+
+    def start(self) -> None:
+        for path in self._paths:
+            path.start()
+
+    def cancel(self) -> None:
+        for path in self._paths:
+            path.cancel()
+
+    def _ended(self, number: int, found: list[Contact]) -> None:
+        self._found[number] = found
+        if len(self._found) == len(self._paths):
+            self._done([self._found[each] for each in range(len(self._paths))])
+
+
+class _Path(NodeLookup):
+    """One of the paths: asks nobody whom another one has asked."""
+
+    def share(self, asked_on: dict[PeerId, int], number: int, starts: Sequence[RoutedPeer]) -> None:
+        """`asked_on`: on which path each peer is asked, for all paths. No `starts`: begin at the nearest."""
+        self._asked_on = asked_on
+        self._number = number
+        self._starts = list(starts)
+        self._begins_near = not starts
+
+    def _first_contacts(self) -> list[RoutedPeer]:
+        return super()._first_contacts() if self._begins_near else []
+
+    def _is_finished(self) -> bool:
+        while super()._is_finished():
+            if self._starts and not self.has_answers:
+                self.shortlist.add([self._starts.pop()])
+                continue
+            return True
+        return False
+
+    def _may_ask(self, peer: RoutedPeer) -> bool:
+        return self._asked_on.setdefault(peer.id, self._number) == self._number

@@ -1,0 +1,92 @@
+"""Lookups on paths that share no node find honest nodes though others name nobody but each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from overlay.contact import Contact, PeerId
+from overlay.dht import DhtConfig
+from overlay.dht.messages import FindNode, FoundNodes, join_contacts
+from overlay.dht.upstream import Target, peer_of
+from tests.overlay.dht.on_stage import Player, World
+
+K = 8
+SMALL = DhtConfig(k=K, disjoint_paths=4)
+
+
+def lie_about_others(liars: list[Player]) -> None:
+    """Have them answer every lookup with the nearest of themselves."""
+    contacts = [liar.contact for liar in liars]
+
+    def answer(liar: Player) -> Callable[[Contact, FindNode], FoundNodes]:
+        def found(sender: Contact, request: FindNode) -> FoundNodes:
+            goal = Target(request.target)
+            named = sorted(contacts, key=lambda contact: goal.distance_to(peer_of(contact)))
+            return FoundNodes(
+                liar.node.give_token(sender), join_contacts(named[: min(request.count, 20)])
+            )
+
+        return found
+
+    for liar in liars:
+        liar.node.serve(FindNode, answer(liar))
+
+
+def honest_found(seed: int) -> tuple[int, int, int]:
+    """Honest nodes among the K closest: how many there are, how many one path finds, and all paths."""
+    world = World(seed, 100, config=SMALL)
+    liars = world.random.sample(world.players, 50)
+    lie_about_others(liars)
+    hostile = {liar.contact for liar in liars}
+    honest = [player for player in world.players if player.contact not in hostile]
+    wanted: set[tuple[PeerId, Contact]] = set()
+    alone: set[tuple[PeerId, Contact]] = set()
+    apart: set[tuple[PeerId, Contact]] = set()
+    for player in world.random.sample(honest, 20):
+        key = PeerId(world.random.randbytes(20))
+        wanted |= {(key, contact) for contact in world.closest(key, K) if contact not in hostile}
+
+        def take(found: list[Contact], key: PeerId = key) -> None:
+            alone.update((key, contact) for contact in found)
+
+        def take_all(paths: list[list[Contact]], key: PeerId = key) -> None:
+            assert len(paths) == SMALL.disjoint_paths
+            apart.update((key, contact) for path in paths for contact in path)
+
+        player.node.around(key, K, K, take)
+        player.node.apart(key, K, K, take_all)
+    world.stage.run_for(30)
+    return len(wanted), len(wanted & alone), len(wanted & apart)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_honest_nodes_are_found_though_half_of_all_name_only_each_other(seed: int) -> None:
+    wanted, alone, apart = honest_found(seed)
+    assert apart >= 0.99 * wanted
+    assert alone < 0.99 * wanted  # what an ordinary lookup finds
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_peer_is_asked_on_two_paths(seed: int) -> None:
+    world = World(seed, 40, config=SMALL)
+    own = world.players[7]
+    paths_of: dict[Contact, set[object]] = {}
+    real = own.node.exchange.call
+
+    def call(to: Contact, request: object, *more: Any, **others: Any) -> Any:
+        if isinstance(request, FindNode):
+            paths_of.setdefault(to, set()).add(more[1].__self__)
+        return real(to, request, *more, **others)
+
+    own.node.exchange.call = call  # type: ignore[method-assign, assignment]
+    found: list[list[list[Contact]]] = []
+    key = PeerId(world.random.randbytes(20))
+    own.node.apart(key, K, K, found.append)
+    world.stage.run_for(10)
+    assert len(paths_of) > 2 * K
+    assert all(len(paths) == 1 for paths in paths_of.values())
+    assert len(set.union(*paths_of.values())) == SMALL.disjoint_paths
+    assert set(world.closest(key, K)) <= {contact for path in found[0] for contact in path}
