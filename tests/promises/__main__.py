@@ -4,7 +4,8 @@ python -m tests.promises --seeds 50 --minutes 4 --services durable strong --writ
 
 Each schedule leaves a row in a file, so a run that was stopped goes on where it was: what has a row of this
 commit without a violation is not run again. The ledger counts the rows of all commits, and says how many each
-commit has.
+commit has. Rows stay on the machine that made them; `--write docs/ledger.md` adds them to the sums in
+docs/ledger.json, each once, so that the ledger goes on where another machine has left it.
 `--mutants` also breaks the product on purpose, one way after another, and says whether the schedules notice;
 `--seeds 0 --mutants` does that alone.
 """
@@ -23,6 +24,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from pubsub.reliable.numbers import Numbers, Span
 from tests.memory import keep_files_in_memory
 from tests.promises import (
     durable,
@@ -102,8 +104,58 @@ class Rows:
         return [outcome for outcome in self._rows.values() if outcome.minutes == minutes]
 
 
-def lines(outcomes: Sequence[Outcome], minutes: float, caught: Sequence[str] = ()) -> list[str]:
-    """The ledger as Markdown; `caught`: the rows of the table of mutants."""
+class Sums:
+    """What all schedules of one length came to, on whichever machines: kept in a file beside the ledger."""
+
+    def __init__(self, path: Path | None) -> None:
+        kept = json.loads(path.read_text()) if path is not None and path.exists() else {}
+        self.services: dict[str, dict[str, float]] = kept.get("services", {})
+        """By service: schedules, seconds, faults, messages checked, schedules that broke a promise."""
+        self.faults = Counter[str](kept.get("faults", {}))
+        self.commits: dict[str, dict[str, int]] = kept.get("commits", {})
+        self.broken: list[dict[str, Any]] = kept.get("broken", [])
+        """Schedules that broke a promise, and the last commit at which the same seed did not."""
+        self.noticed: dict[str, list[Any]] = kept.get("noticed", {})
+        """By mutant: after how many seeds it was noticed, and at which commit."""
+        self.seeds: dict[str, list[Sequence[int]]] = kept.get("seeds", {})
+        """The seeds that are counted here, by commit and service: the first and last of each range."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a schedule, unless it was."""
+        run = f"{outcome.commit} {outcome.service}"
+        seeds = Numbers(spans=[Span(first, last) for first, last in self.seeds.get(run, ())])
+        if not seeds.add(outcome.seed):
+            return
+        self.seeds[run] = list(seeds.spans())
+        is_broken = bool(outcome.violations)
+        service = self.services.setdefault(outcome.service, dict.fromkeys(COUNTED, 0))
+        raised = sum(outcome.faults.values())
+        values = (1, outcome.seconds, raised, outcome.checked, is_broken)
+        for name, value in zip(COUNTED, values, strict=True):
+            service[name] += value
+        self.faults += outcome.faults
+        commit = self.commits.setdefault(outcome.commit, {"schedules": 0, "broken": 0})
+        commit["schedules"] += 1
+        commit["broken"] += is_broken
+        one = {"service": outcome.service, "seed": outcome.seed}
+        if is_broken:
+            self.broken.append(one | {"commit": outcome.commit, "what": outcome.violations[0]})
+        else:
+            for found in self.broken:
+                if found.items() >= one.items():
+                    found["clean"] = outcome.commit
+
+    def write(self, path: Path) -> None:
+        """A line for each kind of sum."""
+        kinds = ",\n".join(f"{json.dumps(kind)}: {json.dumps(v)}" for kind, v in vars(self).items())
+        path.write_text(f"{{\n{kinds}\n}}\n")
+
+
+COUNTED = ("schedules", "seconds", "faults", "checked", "broken")
+
+
+def lines(sums: Sums, minutes: float) -> list[str]:
+    """The ledger as Markdown."""
     text = [
         "# Ledger of simulated faults",
         "",
@@ -115,49 +167,31 @@ def lines(outcomes: Sequence[Outcome], minutes: float, caught: Sequence[str] = (
         "| service | schedules | virtual hours | faults | messages checked | violations |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    faults: Counter[str] = Counter()
-    for service in SERVICES:
-        of_it = [outcome for outcome in outcomes if outcome.service == service]
-        if not of_it:
-            continue
-        hours = sum(outcome.seconds for outcome in of_it) / 3600
-        raised = sum(sum(outcome.faults.values()) for outcome in of_it)
-        checked = sum(outcome.checked for outcome in of_it)
-        broken = sum(bool(outcome.violations) for outcome in of_it)
+    for name in (name for name in SERVICES if name in sums.services):
+        schedules, seconds, raised, checked, broken = (sums.services[name][c] for c in COUNTED)
         text.append(
-            f"| {service} | {len(of_it):,} | {hours:,.1f} | {raised:,} | {checked:,} | {broken} |"
+            f"| {name} | {schedules:,} | {seconds / 3600:,.1f} | {raised:,} | {checked:,} | {broken} |"
         )
-        for outcome in of_it:
-            faults += outcome.faults
     text += ["", "| fault | times |", "| --- | ---: |"]
-    text += [f"| {kind} | {count:,} |" for kind, count in sorted(faults.items())]
+    text += [f"| {kind} | {count:,} |" for kind, count in sorted(sums.faults.items())]
     text += ["", "| commit | schedules | violations |", "| --- | ---: | ---: |"]
-    for commit in dict.fromkeys(outcome.commit for outcome in outcomes):
-        of_commit = [outcome for outcome in outcomes if outcome.commit == commit]
-        broken = sum(bool(outcome.violations) for outcome in of_commit)
-        text.append(f"| {commit or 'unknown'} | {len(of_commit):,} | {broken} |")
-    broken_runs = [outcome for outcome in outcomes if outcome.violations]
-    if broken_runs:
+    for commit, of_commit in sums.commits.items():
+        text.append(
+            f"| {commit or 'unknown'} | {of_commit['schedules']:,} | {of_commit['broken']} |"
+        )
+    if sums.broken:
         text += ["", "Seeds that broke a promise:", ""]
-        text += [f"- {_told(one, outcomes)}" for one in broken_runs]
-    if caught:
+        for one in sums.broken:
+            clean = f"; nothing at {one['clean']}" if "clean" in one else ""
+            where = f"{one['service']}, seed {one['seed']}, at {one['commit'] or 'no commit'}"
+            text.append(f"- {where}: {one['what']}{clean}")
+    tried = [one for one in mutants.MUTANTS if one.name in sums.noticed]
+    if tried:
         text += ["", "The product broken on purpose, and what the schedules said:", ""]
         text += ["| broken | service | seeds until it was noticed | commit |"]
         text += ["| --- | --- | ---: | --- |"]
-        text += caught
+        text += [mutants.row(one, *sums.noticed[one.name]) for one in tried]
     return text
-
-
-def _told(broken: Outcome, outcomes: Sequence[Outcome]) -> str:
-    """What a schedule found, and at which later commit it found nothing."""
-    clean = [
-        one.commit
-        for one in outcomes[outcomes.index(broken) :]
-        if (one.service, one.seed) == (broken.service, broken.seed) and not one.violations
-    ]
-    since = f"; nothing at {clean[-1]}" if clean else ""
-    where = broken.commit or "an unknown commit"
-    return f"{broken.service}, seed {broken.seed}, at {where}: {broken.violations[0]}{since}"
 
 
 def run_all(options: argparse.Namespace, rows: Rows) -> Iterator[Outcome]:
@@ -209,7 +243,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--rows", type=Path, default=Path("bench-results/ledger.jsonl"), help="where rows are kept"
     )
     parser.add_argument("--mutants", action="store_true", help="break the product on purpose too")
-    parser.add_argument("--write", type=Path, help="also write the ledger to this file")
+    parser.add_argument(
+        "--write", type=Path, help="also write the ledger to this file, and its sums beside it"
+    )
     options = parser.parse_args(argv)
     keep_files_in_memory()
     rows = Rows(options.rows)
@@ -220,11 +256,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     outcomes = rows.of(options.minutes)
     if options.mutants:
         run_mutants(options.jobs, rows)
-    tried = [one for one in mutants.MUTANTS if one.name in rows.noticed]
-    caught = [mutants.row(one, *rows.noticed[one.name]) for one in tried]
-    text = "\n".join(lines(outcomes, options.minutes, caught)) + "\n"
+    kept = None if options.write is None else options.write.with_suffix(".json")
+    sums = Sums(kept)
+    for outcome in outcomes:
+        sums.add(outcome)
+    sums.noticed |= {name: list(found) for name, found in rows.noticed.items()}
+    text = "\n".join(lines(sums, options.minutes)) + "\n"
     print(text)
-    if options.write is not None:
+    if options.write is not None and kept is not None:
+        sums.write(kept)
         options.write.write_text(text)
     here = commit_here()
     is_broken = any(outcome.violations for outcome in outcomes if outcome.commit == here)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.promises import mutants, sorted_sets
-from tests.promises.__main__ import SERVICES, Rows, lines
+from tests.promises.__main__ import SERVICES, Rows, Sums, lines
 from tests.promises.durable import check
 from tests.promises.storm import Outcome
 
@@ -58,16 +59,22 @@ def test_members_that_disagree_about_the_order_are_noticed() -> None:
     assert "after it" in sorted_sets.check({("p", 1): [a], ("q", 1): [b, c], ("q", 2): [c, b]})[0]
 
 
-def test_the_ledger_names_the_seeds_that_broke_a_promise() -> None:
-    outcomes = [
+def test_the_ledger_names_the_seeds_that_broke_a_promise(tmp_path: Path) -> None:
+    kept = tmp_path / "ledger.json"
+    first = [
         Outcome("strong", 7, ["something was lost"], commit="abc"),
-        Outcome("strong", 8, seconds=3600.0, commit="abc"),
-        Outcome("strong", 8, commit="def"),
-        Outcome("strong", 7, commit="def"),
+        Outcome("strong", 8, seconds=3600.0, faults=Counter(crash=2), commit="abc"),
     ]
-    text = "\n".join(lines(outcomes, 4.0))
-    assert "| strong | 4 | 1.0 | 0 | 0 | 1 |" in text
+    second = [Outcome("strong", 8, commit="def"), Outcome("strong", 7, commit="def")]
+    for outcomes in (first, first + second):
+        sums = Sums(kept)
+        for outcome in outcomes:
+            sums.add(outcome)
+        sums.write(kept)
+    text = "\n".join(lines(Sums(kept), 4.0))
+    assert "| strong | 4 | 1.0 | 2 | 0 | 1 |" in text, "a schedule counts once"
     assert "- strong, seed 7, at abc: something was lost; nothing at def" in text
+    assert "| crash | 2 |" in text
     assert "| abc | 2 | 1 |" in text
     assert "| def | 2 | 0 |" in text
 
@@ -90,4 +97,6 @@ def test_a_mutant_that_is_missed_is_told_and_tried_again(tmp_path: Path) -> None
     rows.add(Outcome(mutant.service, 3))
     again = Rows(tmp_path / "rows.jsonl")
     assert again.noticed[mutant.name] == (mutants.MISSED, "abc")
-    assert "| missed | abc |" in lines([], 4.0, [mutants.row(mutant, seeds, "abc")])[-1]
+    sums = Sums(None)
+    sums.noticed = {mutant.name: [seeds, "abc"]}
+    assert "| missed | abc |" in lines(sums, 4.0)[-1]
