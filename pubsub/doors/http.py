@@ -25,13 +25,13 @@ from aiohttp import WSMsgType, web
 
 from overlay.contact import Address
 from overlay.errors import CamcastError, NetworkError, UsageError
-from pubsub.doors.mqtt.message import shown_data
+from pubsub.doors.feeds import Budget, Feed, Reader
 from pubsub.doors.openapi import OPENAPI, page
-from pubsub.doors.serving import TOKEN_NEEDED, Tokens, certificate, is_own_page, serve
-from pubsub.event import DATA_LIMIT, Event
+from pubsub.doors.serving import TOKEN_NEEDED, Bodies, Tokens, certificate, is_own_page, serve
+from pubsub.event import DATA_LIMIT
 from pubsub.node import Node
 from pubsub.publishing import Receipt
-from pubsub.text import as_json_data, json_line
+from pubsub.text import json_line
 
 _ROOM_FOR_JSON = 64 * 1024
 """Bytes of a body beyond the limit of an event: JSON is longer than msgpack."""
@@ -46,12 +46,23 @@ class HttpConfig:
     one without a reader makes way."""
     waiting_events: int = 1_000
     """Events that may wait for one reader; when there are more, the oldest are dropped and counted."""
+    waiting_bytes: int = 64 * 1024 * 1024
+    """Of the JSON that waits for all readers together; those that have more than an equal share of it lose
+    their oldest events, which are counted."""
     kept_events: int = 1_000
     """The latest events of each topic that is followed, for readers that come back."""
+    kept_bytes: int = 64 * 1024 * 1024
+    """Of the JSON that is kept of all topics together; those that have more than an equal share of it keep
+    fewer."""
     kept_seconds: float = 60.0
     """How long a topic is followed after its last reader has gone."""
     heartbeat_seconds: float = 15.0
     """Between two signs of life on a stream that has nothing to say."""
+    most_bodies: int = 64
+    """Bodies that are being received at one time, each of 1 MiB and a little at most; further ones are
+    refused with 503."""
+    body_seconds: float = 30.0
+    """How long one body may take to come whole; then it is refused with 408."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -83,8 +94,11 @@ class HttpDoor:
         self._config = config or HttpConfig()
         self._open_paths: set[str] = set()
         """What may be asked for without a token."""
-        self._feeds: dict[str, _Feed] = {}
+        self._feeds: dict[str, Feed] = {}
         self._streams = 0
+        self._waiting = Budget(self._config.waiting_bytes)
+        self._kept = Budget(self._config.kept_bytes)
+        self._bodies = Bodies(self._config.most_bodies, self._config.body_seconds)
         self._stack = AsyncExitStack()
         self._dropped = node.metrics.counter(
             "http_events_dropped", "Events that an HTTP client was too slow for"
@@ -170,7 +184,7 @@ class HttpDoor:
     # -- publishing --
 
     async def _publish(self, request: web.Request) -> web.StreamResponse:
-        data = _data(request.content_type, await request.read())
+        data = _data(request.content_type, await self._bodies.read(request))
         durable = _flag(request, "durable")
         receipt = await self._node.publish(
             _topic(request), data, durable=durable, wait="safe" if durable else "acked"
@@ -208,7 +222,7 @@ class HttpDoor:
                     await response.write(lines)
         return response
 
-    async def _next(self, reader: _Reader) -> bytes | None:
+    async def _next(self, reader: Reader) -> bytes | None:
         """What is to be written next: an event, a gap, or a sign of life; None at the end."""
         try:
             async with asyncio.timeout(self._config.heartbeat_seconds):
@@ -217,9 +231,8 @@ class HttpDoor:
             return b":\n\n"
         if shown is None:
             return None
-        kind = "" if "id" in shown else "event: gap\n"
-        number = f"id: {shown['id']}\n" if "id" in shown else ""
-        return f"{kind}{number}data: {json_line(shown)}\n\n".encode()
+        head = f"id: {shown.id}" if shown.id else "event: gap"
+        return f"{head}\ndata: {shown.text}\n\n".encode()
 
     async def _talk(self, request: web.Request, topic: str) -> web.StreamResponse:
         """A WebSocket: events as JSON objects one way; `{"topic": ..., "data": ...}` to publish the other."""
@@ -232,7 +245,7 @@ class HttpDoor:
             async def write() -> None:
                 with suppress(ConnectionError):
                     while (shown := await reader.next()) is not None:
-                        await socket.send_str(json_line(shown))
+                        await socket.send_str(shown.text)
                     await socket.close()
 
             writing = asyncio.create_task(write())
@@ -266,7 +279,7 @@ class HttpDoor:
         return {"published": receipt.id.hex(), "topic": receipt.topic}
 
     @asynccontextmanager
-    async def _reading(self, topic: str, last: str | None) -> AsyncIterator[_Reader]:
+    async def _reading(self, topic: str, last: str | None) -> AsyncIterator[Reader]:
         """One reader more of a topic; the topic is followed from now on at the latest."""
         feed = self._feeds.get(topic)
         if feed is None:
@@ -274,16 +287,23 @@ class HttpDoor:
                 idle = [one for one in self._feeds.values() if one.is_idle]
                 if idle:
                     idle[0].expire()
-            feed = self._feeds[topic] = _Feed(self._node, topic, self._config, self._forget)
+            feed = self._feeds[topic] = Feed(
+                self._node,
+                topic,
+                most_kept=self._config.kept_events,
+                budget=self._kept,
+                seconds=self._config.kept_seconds,
+                forget=self._forget,
+            )
         await feed.ready()
-        reader = _Reader(self._config.waiting_events, self._dropped.add)
+        reader = Reader(self._config.waiting_events, self._waiting, self._dropped.add)
         feed.add(reader, last)
         try:
             yield reader
         finally:
             feed.remove(reader)
 
-    def _forget(self, feed: _Feed) -> None:
+    def _forget(self, feed: Feed) -> None:
         if self._feeds.get(feed.topic) is feed:
             del self._feeds[feed.topic]
 
@@ -292,113 +312,6 @@ class HttpDoor:
 
     async def _explain(self, request: web.Request) -> web.StreamResponse:
         return web.Response(text=page(), content_type="text/html")
-
-
-class _Reader:
-    """Events that wait for one client."""
-
-    def __init__(self, most: int, drop: Callable[[], None]) -> None:
-        self._most = most
-        self._drop = drop
-        self._waiting: list[dict[str, Any] | None] = []
-        self._news = asyncio.Event()
-
-    def put(self, shown: dict[str, Any] | None) -> None:
-        if len(self._waiting) >= self._most:
-            del self._waiting[0]
-            self._drop()
-        self._waiting.append(shown)
-        self._news.set()
-
-    async def next(self) -> dict[str, Any] | None:
-        while not self._waiting:
-            self._news.clear()
-            await self._news.wait()
-        return self._waiting.pop(0)
-
-
-class _Feed:
-    """One subscription of the node for all readers of a topic, and the topic's latest events."""
-
-    def __init__(
-        self, node: Node, topic: str, config: HttpConfig, forget: Callable[[_Feed], None]
-    ) -> None:
-        self.topic = topic
-        self._config = config
-        self._forget = forget
-        self._readers: dict[_Reader, None] = {}
-        self._kept: dict[str, dict[str, Any]] = {}
-        """Events by their ids, in the order in which they came."""
-        loop = asyncio.get_running_loop()
-        self._ready: asyncio.Future[None] = loop.create_future()
-        self._ending: asyncio.TimerHandle | None = None
-        self._task = loop.create_task(self._run(node))
-
-    async def _run(self, node: Node) -> None:
-        try:
-            async with node.subscribe(self.topic) as events:
-                self._ready.set_result(None)
-                async for event in events:
-                    self._add(_shown(event))
-        except CamcastError as error:
-            if not self._ready.done():
-                self._ready.set_exception(error)
-        finally:
-            self._forget(self)
-            self.end()
-
-    async def ready(self) -> None:
-        await asyncio.shield(self._ready)
-
-    def _add(self, shown: dict[str, Any]) -> None:
-        self._kept[shown["id"]] = shown
-        if len(self._kept) > self._config.kept_events:
-            del self._kept[next(iter(self._kept))]
-        for reader in self._readers:
-            reader.put(shown)
-
-    def add(self, reader: _Reader, last: str | None) -> None:
-        """Another reader; what came after its `last` event first."""
-        if self._ending is not None:
-            self._ending.cancel()
-            self._ending = None
-        if last is not None:
-            if last not in self._kept:
-                reader.put({"gap": f"events after {last[:64]} may be missing"})
-            else:
-                ids = list(self._kept)
-                for event_id in ids[ids.index(last) + 1 :]:
-                    reader.put(self._kept[event_id])
-        self._readers[reader] = None
-
-    def remove(self, reader: _Reader) -> None:
-        self._readers.pop(reader, None)
-        if not self._readers and not self._task.done():
-            loop = asyncio.get_running_loop()
-            self._ending = loop.call_later(self._config.kept_seconds, self.expire)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it is followed only for readers that may come back."""
-        return self._ending is not None
-
-    def expire(self) -> None:
-        """Nobody has come back: the next reader begins anew."""
-        if self._ending is not None:
-            self._ending.cancel()
-        self._forget(self)
-        self._task.cancel()
-
-    def end(self) -> None:
-        """Tell the readers that nothing more comes."""
-        for reader in self._readers:
-            reader.put(None)
-
-    async def close(self) -> None:
-        if self._ending is not None:
-            self._ending.cancel()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
 
 
 def _topic(request: web.Request) -> str:
@@ -420,16 +333,6 @@ def _data(kind: str, body: bytes) -> Any:
         return body.decode() if kind.startswith("text/") else body
     except (ValueError, RecursionError):
         raise UsageError(f"the body is not {kind}") from None
-
-
-def _shown(event: Event) -> dict[str, Any]:
-    """An event as a JSON object."""
-    return {
-        "id": event.id.hex(),
-        "topic": event.topic,
-        "publisher": event.publisher.hex(),
-        "data": as_json_data(shown_data(event.topic, event.data)),
-    }
 
 
 def _receipt(receipt: Receipt) -> dict[str, Any]:

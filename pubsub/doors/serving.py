@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ssl
 from collections.abc import Sequence
@@ -57,6 +58,32 @@ def is_own_page(request: web.Request, origins: Sequence[str]) -> bool:
     if origin is None or "*" in origins or origin in origins:
         return True
     return origin.partition("://")[2] == request.host
+
+
+class Bodies:
+    """Reads the bodies of requests: so many at a time, each within a time, however many clients dawdle."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._reading = 0
+
+    async def read(self, request: web.Request) -> bytes:
+        """The body; `HTTPException` when there is no room for it, or it does not come."""
+        from aiohttp import web
+
+        if self._reading >= self._most:
+            raise web.HTTPServiceUnavailable(
+                reason="too many requests are being received; try again"
+            )
+        self._reading += 1
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(reason="the body took too long to come") from None
+        finally:
+            self._reading -= 1
 
 
 TOKEN_NEEDED = "a token is needed: Authorization: Bearer TOKEN"

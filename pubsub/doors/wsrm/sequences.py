@@ -37,6 +37,11 @@ class WsrmConfig:
     does not take what is next."""
     deadline: float = 10.0
     """Seconds until an answer goes out though the archive has not stored the message."""
+    most_bodies: int = 64
+    """Requests that are being received at one time, each of 1 MiB and a little at most; further ones are
+    refused with 503."""
+    body_seconds: float = 30.0
+    """How long one request may take to come whole; then it is refused with 408."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from overlay.entropy import entropy
 from overlay.errors import CamcastError
 from overlay.topic_name import check_topic_name
 from pubsub.archive.archive import Archive
-from pubsub.doors.serving import TOKEN_NEEDED, Tokens, certificate, serve
+from pubsub.doors.serving import TOKEN_NEEDED, Bodies, Tokens, certificate, serve
 from pubsub.doors.wsrm import soap
 from pubsub.doors.wsrm.sequences import ID_BYTES, Sequence, Sequences, WsrmConfig
 from pubsub.doors.wsrm.soap import Acknowledgement, Create, End, Request, SoapFault
@@ -68,6 +68,7 @@ class WsrmDoor:
         self._tokens = Tokens(list(tokens))
         self._config = config or WsrmConfig()
         self._sequences = Sequences(self._config, time.time, lambda: entropy().randbytes(ID_BYTES))
+        self._bodies = Bodies(self._config.most_bodies, self._config.body_seconds)
         self._storing: dict[bytes, asyncio.Task[None]] = {}
         self._stack = AsyncExitStack()
         metrics = archive.node.metrics
@@ -118,7 +119,7 @@ class WsrmDoor:
             return web.Response(status=401, text=TOKEN_NEEDED)
         request: Request | None = None
         try:
-            request = soap.read(await http.read())
+            request = soap.read(await self._bodies.read(http))
             answer = await self._obey(request, http.match_info["topic"] or "/")
             self._answers.add("served")
             return _response(200, request.version, answer)

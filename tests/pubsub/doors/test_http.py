@@ -16,6 +16,7 @@ from overlay import loops
 from pubsub import Archive, Node
 from pubsub.cli import main as command
 from pubsub.doors import serving
+from pubsub.doors.feeds import Budget, Reader, Shown
 from pubsub.doors.http import HttpConfig, HttpDoor
 from pubsub.doors.mqtt.message import MqttMessage
 
@@ -184,6 +185,57 @@ def test_connections_that_ask_for_nothing_are_ended(
             assert (await anext(events))["data"]["data"] == 1
 
     with_door(body)
+
+
+def test_bodies_that_do_not_come_are_refused() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        reader, writer = await asyncio.open_connection(door.address.host, door.address.port)
+        writer.write(b"POST /topics/a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nslow")
+        while not door._bodies._reading:  # noqa: ASYNC110 (it tells nobody)
+            await asyncio.sleep(0)
+        async with session.post("/topics/a", json=1) as response:
+            assert response.status == 503, "there is room for one at a time"
+        assert (await reader.readline()).split()[1] == b"408"
+        writer.close()
+        async with session.post("/topics/a", json=1) as response:
+            assert response.status == 201
+
+    with_door(body, config=HttpConfig(most_bodies=1, body_seconds=1.0))
+
+
+def test_what_waits_and_what_is_kept_is_bounded_by_bytes() -> None:
+    async def main() -> None:
+        dropped: list[str] = []
+        waiting = Budget(1000)
+        slow, fast = (Reader(100, waiting, lambda: dropped.append("x")) for _ in range(2))
+        for number in range(20):
+            shown = Shown(f"{number}", "x" * 100)
+            slow.put(shown)
+            fast.put(shown)
+            assert await fast.next() == shown, "a reader that keeps up misses nothing"
+        assert waiting.bytes <= 1000
+        assert len(dropped) == 10
+        huge = Shown("huge", "x" * 5000)
+        fast.put(huge)
+        assert waiting.bytes <= 1000
+        slow.end()
+        fast.end()
+        assert waiting.bytes == waiting.shares == 0
+
+    loops.run(main())
+
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with stream(session, "/topics/a") as events:
+            for _ in range(30):
+                await node.publish("/a", "x" * 1000)
+            ids = [(await anext(events))["id"] for _ in range(30)]
+        assert door._kept.bytes <= 10_000
+        async with stream(session, "/topics/a", Last_Event_ID=ids[-3]) as events:
+            assert [(await anext(events))["id"] for _ in range(2)] == ids[-2:]
+        async with stream(session, "/topics/a", Last_Event_ID=ids[0]) as events:
+            assert (await anext(events))["event"] == "gap"
+
+    with_door(body, config=HttpConfig(kept_bytes=10_000))
 
 
 def test_topics_that_nobody_follows_any_more_make_way() -> None:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from pubsub.doors.mqtt.message import MqttMessage
-from pubsub.doors.mqtt.other_doors import SILENT_SECONDS, OtherDoors, group_key
+from pubsub.doors.mqtt.other_doors import BEAT_SECONDS, SILENT_SECONDS, OtherDoors, group_key
 from pubsub.doors.mqtt.packets import (
     PUBACK,
     PUBREC,
@@ -107,3 +109,40 @@ def test_doors_agree_which_of_them_gives_a_message_to_a_member_of_a_group() -> N
     for said in nonsense:
         doors[b"one"].heard(said, said, said)
         doors[b"one"].heard(b"hostile", said, said)
+
+
+@pytest.mark.parametrize("is_suspected", [True, False])
+def test_what_was_the_turn_of_a_door_that_is_gone_goes_to_a_member_elsewhere(
+    is_suspected: bool,
+) -> None:
+    door = Door()
+    member = door.client("m")
+    member.subscribe("$share/g/a/+", qos=1)
+    key = group_key("g", ("a", "+"))
+
+    def deliver(text: str, qos: int = 1) -> None:
+        message = MqttMessage("a/b", text.encode(), qos, sender=b"8 bytes.")
+        door.hub.deliver(message, text.encode())
+
+    door.hub.doors.heard(b"two", [key], None)
+    door.hub.doors.heard(b"three", [group_key("g", ("other",))], None)
+    for number in range(20):
+        deliver(f"old {number}")
+    door.clock.run(BEAT_SECONDS + 1)
+    door.hub.doors.heard(b"two", [key], None)
+    for number in range(40):
+        deliver(f"new {number}", qos=number % 2)
+    before = set(member.payloads())
+    assert 5 < len(before) < 55, "the other door has its turns"
+    if is_suspected:
+        door.hub.doors.gone(b"two")
+    else:
+        door.clock.run(SILENT_SECONDS + BEAT_SECONDS)
+    given = member.payloads()
+    assert len(given) == len(set(given))
+    wanted = {b"new %d" % number for number in range(1, 40, 2)}
+    assert set(given) - before == wanted - before, (
+        "of QoS 1, since shortly before the last sign of life"
+    )
+    deliver("later")
+    assert member.payloads()[-1] == b"later"
