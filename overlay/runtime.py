@@ -325,6 +325,7 @@ class RuntimeTimer:
 
     def fire(self) -> None:
         self._running.pop(self, None)
+        self._handle = None  # which holds this timer
         try:
             self._action()
         except Exception as error:

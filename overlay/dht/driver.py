@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from overlay.contact import Address, Contact, PeerId
-from overlay.context import Randomness
+from overlay.context import Randomness, Timer
 from overlay.dht.config import DhtConfig
 from overlay.dht.exchange import BESIDE_A_MESSAGE
 from overlay.dht.lookup import LookupReport
@@ -36,7 +36,6 @@ from overlay.futures import Futures
 from overlay.limited_msgpack import pack, unpack
 from overlay.transport.endpoint import Endpoint
 from overlay.transport.frame import FrameKind
-from overlay.turn import Turn
 from overlay.wire import WireError
 
 BESIDE_A_VALUE = 80
@@ -49,18 +48,6 @@ MOST_BYTES = 64 * 1024
 _log = logging.getLogger(__name__)
 
 
-class EndpointTimer:
-    """A timer of a `DhtContext`; an exception of its action goes to the loop's exception handler."""
-
-    __slots__ = ("_handle",)
-
-    def __init__(self, turn: Turn, delay: float, action: Callable[[], None]) -> None:
-        self._handle = turn.call_at(turn.now() + delay, action)
-
-    def cancel(self) -> None:
-        self._handle.cancel()
-
-
 class DhtContext:
     """`overlay.context.Context` on an endpoint's frames of kind DHT; its messages are `Letter`s.
 
@@ -68,17 +55,19 @@ class DhtContext:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+        self._send = endpoint.send
+        self._call_at = endpoint.turn.call_at
         self.contact = endpoint.contact
         self.random: Randomness = entropy()
         self.now: Callable[[], float] = endpoint.turn.now
 
     def send(self, to: Contact, message: object) -> None:
         assert isinstance(message, Letter)
-        self._endpoint.send(to, FrameKind.DHT, message.packed())
+        self._send(to, FrameKind.DHT, message.packed())
 
-    def call_later(self, delay: float, action: Callable[[], None]) -> EndpointTimer:
-        return EndpointTimer(self._endpoint.turn, delay, action)
+    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
+        """An exception of the action goes to the loop's exception handler."""
+        return self._call_at(self.now() + delay, action)
 
 
 class Dht:

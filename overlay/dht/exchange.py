@@ -117,8 +117,10 @@ class Call:
         if self.timer is not None:
             self.timer.cancel()
         self.registry.pop(self.letter.number, None)
-        if self.on_end is not None and outcome is not ReplyOutcome.CANCELLED:
-            self.on_end(self)
+        # Who waits holds the call: let go of it, or each call is left to the collector of cycles.
+        on_end, self.on_end, self.on_overdue, self.timer = self.on_end, None, None, None
+        if on_end is not None and outcome is not ReplyOutcome.CANCELLED:
+            on_end(self)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ callbacks. `driver.Dht` runs it on an endpoint.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -295,8 +296,9 @@ class DhtNode:
         goal = Target(key)
         found = self.contacts.closest(goal, count)
         if self.config.serve:
-            found = sorted([*found, self.contacts.own], key=goal.distance_to)[:count]
-        return tuple(peer.contact for peer in found)
+            insort(found, self.contacts.own, key=goal.distance_to)
+            del found[count:]
+        return tuple([peer.contact for peer in found])
 
     def neighbours(self) -> list[Contact]:
         """The closest nodes to this one, nearest first."""

@@ -44,8 +44,9 @@ def plain_host(host: str) -> str:
 def block_of(host: str) -> str:
     """The addresses that one owner usually has all of: a /24 of IPv4, a /64 of IPv6.
 
-    On loopback, where everybody is one owner, each address is a block.
+    On loopback, where everybody is one owner, each address is a block. `host`: as peers or sockets name it.
     """
+    host = plain_host(host)
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:

@@ -255,6 +255,7 @@ class Endpoint:
         self.metrics = metrics
         self.turn = Turn()
         """Where all layers of the node gather what leaves in one turn of the loop."""
+        self.now = self.turn.now
         self.sessions: Sessions | None = (
             Sessions(config.keys, identity, config.session, self, entropy(), metrics)
             if config.keys
@@ -459,9 +460,6 @@ class Endpoint:
         self._coalesced.value += frames - datagrams
 
     # What sessions need.
-
-    def now(self) -> float:
-        return self.turn.now()
 
     def call_at(self, when: float, action: Callable[[], None]) -> asyncio.TimerHandle:
         return self.turn.call_at(when, action)

@@ -11,7 +11,6 @@ does not have this form is `Dropped` under a reason; the endpoint counts it.
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
@@ -217,7 +216,7 @@ class Outbox:
         self.size = 0
         self._room = room
         self._limit = limit
-        self.waiting: dict[Destination, deque[FrameBatch]] = {}
+        self.waiting: dict[Destination, list[FrameBatch]] = {}
         """By destination; empty when nothing waits."""
 
     def put(self, to: Destination, kind: int, body: Sequence[Buffer]) -> bool:
@@ -231,7 +230,7 @@ class Outbox:
             return False
         batches = self.waiting.get(to)
         if batches is None:
-            batches = self.waiting[to] = deque((FrameBatch(),))
+            batches = self.waiting[to] = [FrameBatch()]
         batch = batches[-1]
         if batch.size + size > self._room or batch.frames >= MAX_FRAMES:
             batch = FrameBatch()
@@ -246,17 +245,21 @@ class Outbox:
 
     def give_back(self, to: Destination, batches: Sequence[FrameBatch]) -> None:
         """Put what was taken for a destination in front of what waits for it; the limit does not apply."""
-        waiting = self.waiting.setdefault(to, deque())
-        waiting.extendleft(reversed(batches))
+        self.waiting.setdefault(to, [])[:0] = batches
         self.size += sum(batch.size for batch in batches)
 
     def take(self, most: int) -> tuple[Destination, list[FrameBatch]]:
         """The next destination, and its next datagrams: at most `most`, and all but the last of them full."""
         to = next(iter(self.waiting))
         batches = self.waiting.pop(to)
-        train = [batches.popleft()]
-        while batches and len(train) < most and train[-1].size == self._room:
-            train.append(batches.popleft())
+        if len(batches) == 1:
+            self.size -= batches[0].size
+            return to, batches
+        taken = 1
+        while taken < min(most, len(batches)) and batches[taken - 1].size == self._room:
+            taken += 1
+        train = batches[:taken]
+        del batches[:taken]
         for batch in train:
             self.size -= batch.size
         if batches:

@@ -96,6 +96,7 @@ class FloodGuard:
         """`limit`: useless datagrams a second from one block."""
         self._limit = RUBBISH * max(1, round(limit * PERIOD))
         self._carrier = carrier
+        self._now = carrier.now
         self._since = 0.0
         self._by_block: dict[str, int] = {}
         self._by_friend: Counter[tuple[str, int]] = Counter()
@@ -121,17 +122,16 @@ class FloodGuard:
         """A datagram came from this address, `RUBBISH` or a `QUESTION`.
 
         `is_proven`: in a network with a key, a peer of a session has sent it."""
-        now = self._carrier.now()
+        now = self._now()
         if now - self._since >= PERIOD and not self.floods:
             self._begin_period(now)
-        host = plain_host(source[0])
-        block = block_of(host)
+        block = block_of(source[0])
         counts = self._by_block
         if block not in counts and len(counts) >= MAX_BLOCKS:
             return
         is_sampled = False
         if block in self.floods:
-            address = host, source[1]
+            address = plain_host(source[0]), source[1]
             is_sampled = address not in self._friends
             if is_proven and not is_sampled:
                 self._by_friend[address] += weight
@@ -144,15 +144,14 @@ class FloodGuard:
 
     def drops(self, data: bytes, source: tuple[Any, ...]) -> bool:
         """Whether a datagram, or a train, is of a flood and not taken; asked while there are `floods`."""
-        host = plain_host(source[0])
-        if block_of(host) not in self.floods:
+        if block_of(source[0]) not in self.floods:
             return False
-        indexes = self._friends.get((host, source[1]))
+        indexes = self._friends.get((plain_host(source[0]), source[1]))
         if indexes is not None and (
             None in indexes or int.from_bytes(data[_INDEX], "big") in indexes
         ):
             return False
-        if self._carrier.now() - self._in_kernel_since > PERIOD:
+        if self._now() - self._in_kernel_since > PERIOD:
             return False  # what had come before the kernel dropped them is gone: this is a sample
         self._met += 1
         if self._met % SAMPLE == 0:
@@ -175,7 +174,7 @@ class FloodGuard:
 
     def _look(self) -> None:
         """Let go of floods that have ended, and look up who is a friend now."""
-        now = self._carrier.now()
+        now = self._now()
         self._timer = None
         for block, began in list(self.floods.items()):
             if now - began >= PERIOD and self._by_block.get(block, 0) < self._limit / (2 * BEHIND):
@@ -204,7 +203,7 @@ class FloodGuard:
             self._in_kernel_since = inf
             return
         self._filtered.value += 1
-        self._in_kernel_since = min(self._in_kernel_since, self._carrier.now())
+        self._in_kernel_since = min(self._in_kernel_since, self._now())
 
     def _friends_in_floods(self) -> list[Friend]:
         if not self.floods:

@@ -212,8 +212,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> VirtualTimer:
-        when = self.time() + delay
-        return self._set(when, callback, args, context)
+        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
         self,
@@ -221,15 +220,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: Context | None = None,
-    ) -> VirtualTimer:
-        return self._set(when, callback, args, context)
-
-    def _set(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None,
     ) -> VirtualTimer:
         if self._closed:
             self._refuse()
@@ -347,8 +337,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     turns = 0
                 if len(event) > 3:
                     event[2](*event[3])
+                elif event[2]._cancelled:
+                    self._cancelled_timers -= 1
+                elif self.slowed:
+                    self._run_in_its_turn(event[2])
                 else:
-                    self._run_timer(event[2])
+                    self._run(event[2])
             elif not soon:
                 raise Deadlock(f"nothing will ever happen again: {describe_waiting(self.tasks())}")
             turns += 1
@@ -363,31 +357,29 @@ class VirtualLoop(asyncio.BaseEventLoop):
             f"{describe_waiting(self.tasks())}"
         )
 
-    def _run_timer(self, timer: VirtualTimer) -> None:
-        timer._scheduled = False
-        if timer._cancelled:
-            self._cancelled_timers -= 1
-            return
-        if self.slowed:
-            incarnation = timer._context.get(RUNNING_ON)
-            if incarnation is not None and incarnation.host.slowness > 1:
-                self.post(incarnation.host.turn(self.now), self._run_late, timer)
-                return
-        self._run(timer)
+    def _run_in_its_turn(self, timer: VirtualTimer) -> None:
+        """Run a timer when its host, which may be slow, gets round to it."""
+        incarnation = timer._context.get(RUNNING_ON)
+        if incarnation is not None and incarnation.host.slowness > 1:
+            timer._scheduled = False
+            self.post(incarnation.host.turn(self.now), self._run_late, timer)
+        else:
+            self._run(timer)
 
     def _run_late(self, timer: VirtualTimer) -> None:
         if not timer._cancelled:
             self._run(timer)
 
-    def _run(self, handle: Soon | VirtualTimer) -> None:
-        if self.mortal and self._is_dead(handle):
+    def _run(self, timer: VirtualTimer) -> None:
+        timer._scheduled = False
+        if self.mortal and self._is_dead(timer):
             return
         try:
-            handle._context.run(handle._callback, *handle._args)  # type: ignore[arg-type]
+            timer._context.run(timer._callback, *timer._args)  # type: ignore[arg-type]
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as failure:
-            self.report(failure, f"Exception in callback {handle}")
+            self.report(failure, f"Exception in callback {timer}")
 
     def _is_dead(self, handle: Soon | VirtualTimer) -> bool:
         """Whether the host on which it was to run has crashed."""

@@ -51,12 +51,14 @@ COLLECT_EVERY = 20_000
 
 @contextmanager
 def no_automatic_collection() -> Iterator[None]:
-    """Leave it to a `Collector` for as long as the block lasts."""
+    """Leave it to a `Collector` for as long as the block lasts; what there was before is not looked at."""
     was_enabled = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
+        gc.unfreeze()
         if was_enabled:
             gc.enable()
 

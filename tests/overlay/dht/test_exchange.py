@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any
@@ -368,3 +370,28 @@ def test_a_timer_that_rings_late_is_not_held_against_the_peer(seed: int) -> None
         return sendings, (await over).reply
 
     assert two(seed, work) == (1, Pong(b"token", False))
+
+
+class Asker:
+    """Asks a peer once, and keeps what it asked."""
+
+    def __init__(self, member: Member, peer: Contact) -> None:
+        self.answer: object = None
+        self.asked = member.protocol.ask(peer, Ping(), self.take)
+
+    def take(self, answer: object) -> None:
+        self.answer = answer
+
+
+def test_an_answered_question_is_freed_without_the_collector_of_cycles() -> None:
+    async def main() -> None:
+        a, b = await open_member(A), await open_member(B)
+        asker = Asker(a, b.contact)
+        await asyncio.sleep(1.0)
+        assert isinstance(asker.answer, Pong)
+        calls = [one for one in gc.get_objects() if isinstance(one, Call) and one.to == b.contact]
+        del asker.asked
+        left = sys.getrefcount(calls.pop())
+        assert left == 1, "something still holds the call"
+
+    Network(1).run(main())
