@@ -18,13 +18,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from overlay.contact import Address, Contact
 from overlay.context import Context, Randomness, Timer
 from overlay.entropy import entropy
 from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.finish import Finish
+from overlay.futures import Futures
 from overlay.topic_name import check_topic_name
 from pubsub.archive import rules
 from pubsub.archive.errors import ArchiveError, DurableUsageError
@@ -40,20 +41,8 @@ from pubsub.archive.hand_over import (
 )
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.finder import MOST_ASKED, archives_of
-from pubsub.archive.protocol.managed_topic import ManagedTopic
-from pubsub.archive.protocol.messages import (
-    Companion,
-    Discover,
-    EntityUpdates,
-    Invoice,
-    Register,
-    ReplicaInfo,
-    ReplicaInvoice,
-    ReplicaParts,
-    ReplicaSummary,
-    StoredEvents,
-)
-from pubsub.archive.protocol.reading import AskEvents, AskLast, AskStreams
+from pubsub.archive.protocol.managed_topic import RECEIVED, ManagedTopic
+from pubsub.archive.protocol.messages import ReplicaInfo
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store import (
@@ -71,8 +60,6 @@ from pubsub.node import Node
 from pubsub.reliable.tasks import Tasks
 from pubsub.rights import Action
 from pubsub.topic import Topic
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -127,6 +114,7 @@ class Archive:
         self._taking_over: dict[str, None] = {}
         self._managing = asyncio.Lock()
         self._closed = False
+        self._answers = Futures("the archive is closed")
         self._finish = Finish(self._end)
 
     # Opening and closing.
@@ -200,7 +188,7 @@ class Archive:
 
     def _unplug(self) -> None:
         self.node.archive = None
-        for kind in (*self._handlers(), ReplicaInfo, HandedOver, HandOver):
+        for kind in (*RECEIVED, HandedOver, HandOver):
             self._runtime.off(kind)
 
     async def failed(self) -> None:
@@ -316,9 +304,10 @@ class Archive:
 
     async def _contacts(self, topic: str) -> list[Contact]:
         """The archives of a topic that the directory names."""
-        answer: asyncio.Future[tuple[Contact, ...]] = asyncio.get_running_loop().create_future()
-        self._directory.contacts(archives_of(topic), MOST_ASKED, partial(_settle, answer))
-        return list(await answer)
+        found: tuple[Contact, ...] = await self._answers.answer(
+            lambda give: self._directory.contacts(archives_of(topic), MOST_ASKED, give)
+        )
+        return list(found)
 
     async def _meet_others(self) -> None:
         """Replicas that were started at the same time, or came back elsewhere, find each other in the end."""
@@ -354,40 +343,24 @@ class Archive:
 
     # Messages and commits.
 
-    def _handlers(self) -> dict[type, Callable[[ManagedTopic], Callable[[Contact, Any], None]]]:
-        return {
-            Discover: lambda topic: topic.receive_discover,
-            Companion: lambda topic: topic.receive_companion,
-            Register: lambda topic: topic.entities.receive_register,
-            Invoice: lambda topic: topic.entities.receive_invoice,
-            StoredEvents: lambda topic: topic.replication.receive_events,
-            ReplicaInvoice: lambda topic: topic.replication.receive_invoice,
-            ReplicaSummary: lambda topic: topic.replication.receive_summary,
-            ReplicaParts: lambda topic: topic.replication.receive_parts,
-            EntityUpdates: lambda topic: topic.exchange.receive,
-            AskStreams: lambda topic: topic.reading.receive_streams,
-            AskEvents: lambda topic: topic.reading.receive_events,
-            AskLast: lambda topic: topic.reading.receive_last,
-        }
-
     def _serve(self) -> None:
         gate = self.node.attachment.gate
         if gate is not None:
             gate.require(rules.OF_ARCHIVES)
-        for kind, handler in self._handlers().items():
-            self._runtime.on(kind, self._dispatch(handler))
-        self._runtime.on(ReplicaInfo, self._receive_info)
+        for kind in RECEIVED:
+            self._runtime.on(kind, self._receive)
         self._runtime.on(HandedOver, self._departures.receive)
         self._runtime.on(HandOver, self._desk.receive)
 
-    def _receive_info(self, sender: Contact, info: ReplicaInfo) -> None:
+    def _receive(self, sender: Contact, message: Any) -> None:
         if self._closed:
             return
-        topic = self.topics.get(info.topic)
-        if info.kind == "manage" and (topic is None or self._has_failed):
-            self._asked_to_manage(sender, info.topic)
+        topic = self.topics.get(message.topic)
+        is_wish = isinstance(message, ReplicaInfo) and message.kind == "manage"
+        if is_wish and (topic is None or self._has_failed):
+            self._asked_to_manage(sender, message.topic)
         elif topic is not None and self._serves:
-            self._guard(partial(topic.replication.receive_info, sender, info))
+            self._guard(partial(topic.receive, sender, message))
 
     def _asked_to_manage(self, sender: Contact, topic: str) -> None:
         why = self._acceptance.refusal(topic, len(self.topics) + len(self._taking_over))
@@ -412,16 +385,6 @@ class Archive:
         self._runtime.metrics.family(
             "archive_dropped", "reason", "Messages to the archive that were dropped, by reason."
         ).add(reason)
-
-    def _dispatch(
-        self, handler: Callable[[ManagedTopic], Callable[[Contact, Any], None]]
-    ) -> Callable[[Contact, Any], None]:
-        def receive(sender: Contact, message: Any) -> None:
-            topic = self.topics.get(message.topic)
-            if topic is not None and self._serves:
-                self._guard(partial(handler(topic), sender, message))
-
-        return receive
 
     @property
     def _serves(self) -> bool:
@@ -480,11 +443,6 @@ class GuardedContext:
 
     def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
         return self.context.call_later(delay, partial(self.guard, action))
-
-
-def _settle(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():
-        future.set_result(result)
 
 
 def _wall_clock() -> Callable[[], float]:

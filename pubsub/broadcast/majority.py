@@ -240,7 +240,7 @@ class RecoverableSession(IndulgentSession):
         self._restored = False
         self._storing: dict[tuple[int, int], None] = {}
         """Messages on their way to the log."""
-        self._again: Timer | None = None
+        self._again = process.timer(self._ask_again)
 
     def opened(self, channel: LayerChannel) -> None:
         if not self._restored:
@@ -335,11 +335,10 @@ class RecoverableSession(IndulgentSession):
     # Asking again.
 
     def _ask_again_later(self) -> None:
-        if self._again is None and self._copies:
-            self._again = self.process.perfect.call_later(self._ask_after, self._ask_again)
+        if self._copies:
+            self._again.set(self._ask_after)
 
     def _ask_again(self) -> None:
-        self._again = None
         waiting = [
             (origin, number, copy.channel)
             for (origin, number), copy in self._copies.items()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from overlay.context import Timer
 from overlay.errors import UsageError
 from pubsub.broadcast.events import Broadcast, Deliver, Header, LayerMessage
 from pubsub.broadcast.kernel import BadMessage, Layer, LayerChannel, LayerEvent, LayerSession
@@ -130,7 +129,7 @@ class CausalSession(LayerSession):
         self.sent: int = 0
         self._delivered = [0] * process.size
         self._held: list[_Held] = []
-        self._timer: Timer | None = None
+        self._timer = process.timer(self._give_up)
 
     @property
     def stored(self) -> int:
@@ -185,17 +184,14 @@ class CausalSession(LayerSession):
                     progress = True
                 else:
                     self._held.append(held)
-        if not self._held and self._timer is not None:
+        if not self._held:
             self._timer.cancel()
-            self._timer = None
-        elif self._held and self._timer is None and self._layer.patience is not None:
-            self._timer = self.process.perfect.call_later(self._layer.patience, self._give_up)
+        elif self._layer.patience is not None:
+            self._timer.set(self._layer.patience)
 
     def _give_up(self) -> None:
         """Go on with a message that depends on no other one that is here, as if its past were complete."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._held:
             first = min(self._held, key=lambda held: sum(held.past))
             self._delivered = list(map(max, self._delivered, first.past))

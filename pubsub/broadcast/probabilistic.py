@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from overlay.context import Timer
+from overlay.context import OneTimer
 from overlay.errors import UsageError, check_positive
 from pubsub.broadcast.events import Broadcast, Deliver, LayerMessage, Receive, Send
 from pubsub.broadcast.kernel import BadMessage, Layer, LayerChannel, LayerEvent, LayerSession
@@ -135,7 +135,9 @@ class _Pacer:
         self.waiting: deque[tuple[LayerChannel, Send]] = deque(maxlen=most)
         self._session = session
         self._interval = 0.0 if throughput is None else 1 / throughput
-        self._timer: Timer | None = None
+        self._timer = OneTimer(
+            lambda delay, ring: session.process.unreliable.call_later(delay, ring), self._next
+        )
 
     def send(self, channel: LayerChannel, send: Send) -> None:
         if not self._interval:
@@ -144,12 +146,11 @@ class _Pacer:
         if len(self.waiting) == self.waiting.maxlen:
             self._session.process.count("throughput")
         self.waiting.append((channel, send))
-        if self._timer is None:
+        if not self._timer.is_set:
             self._next()
 
     def _next(self) -> None:
-        self._timer = None
         if self.waiting:
             channel, send = self.waiting.popleft()
-            self._timer = self._session.process.unreliable.call_later(self._interval, self._next)
+            self._timer.set(self._interval)
             channel.down(self._session, send)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from overlay.contact import ANYONE, Address, Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Context, OneTimer, Timer
 from overlay.errors import UsageError
 from overlay.wire import message
 from pubsub.broadcast.events import GroupPacket, LayerMessage, MemberFound, Receive
@@ -114,6 +114,10 @@ class GroupProcess:
     def stop(self) -> None:
         """Send nothing and set no timer from now on."""
         self.perfect = self.unreliable = _Stopped(self.perfect)
+
+    def timer(self, action: Callable[[], None]) -> OneTimer:
+        """A timer that does not ring any more once the process has stopped."""
+        return OneTimer(lambda delay, ring: self.perfect.call_later(delay, ring), action)
 
     def rank_of(self, contact: Contact) -> int | None:
         return self._ranks.get(contact.id)

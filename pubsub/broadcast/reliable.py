@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from overlay.context import Timer
 from overlay.errors import check_positive
 from pubsub.broadcast.events import Broadcast, Crash, Deliver, Header, LayerMessage
 from pubsub.broadcast.kernel import BadMessage, Layer, LayerChannel, LayerEvent, LayerSession
@@ -66,8 +65,9 @@ class LazyReliableSession(LayerSession):
         """By origin and number: each with the member that it was received from."""
         self._marks: Acknowledged[int, int] = Acknowledged()
         """By member and origin: up to where the member is known to have delivered."""
-        self._untold = 0
-        self._timer: Timer | None = None
+        self._untold: list[LayerChannel] = []
+        """The channel of each delivery that the others were not told of."""
+        self._timer = process.timer(self._tell)
 
     @property
     def stored(self) -> int:
@@ -107,13 +107,11 @@ class LazyReliableSession(LayerSession):
         self._copies[origin][number] = _Copy(channel, event.source, event.message)
         if not self.correct[event.source]:
             self._relay(channel, event.message)
-        self._untold += 1
-        if self._untold >= self._layer.tell_every:
-            self._tell(channel)
-        elif self._timer is None:
-            self._timer = self.process.perfect.call_later(
-                self._layer.tell_after, lambda: self._tell(channel)
-            )
+        self._untold.append(channel)
+        if len(self._untold) >= self._layer.tell_every:
+            self._tell()
+        else:
+            self._timer.set(self._layer.tell_after)
 
     def _crashed(self, rank: int) -> None:
         if not self.correct[rank]:
@@ -130,11 +128,9 @@ class LazyReliableSession(LayerSession):
 
     # Which copies every member has.
 
-    def _tell(self, channel: LayerChannel) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._untold = 0
+    def _tell(self) -> None:
+        self._timer.cancel()
+        channel, self._untold = self._untold[-1], []
         marks = [seen.mark for seen in self._seen]
         channel.down(self, Broadcast(LayerMessage(None).push(_MARKS, *marks)))
 

@@ -216,7 +216,7 @@ class Distributor:
             groups = (self.group, *self.downstream, *((self.upstream,) if self.upstream else ()))
             gate.require(rules_of_distributor(core, self.group, groups, topics))
         runtime.failure.subscribe(
-            lambda peer: core.suspect(peer.id), lambda peer: core.restore(peer.id)
+            lambda peer: members.suspect(peer.id), lambda peer: members.restore(peer.id)
         )
 
     async def _open_sources(self, core: DistributorCore) -> None:

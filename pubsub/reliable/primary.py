@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Context, OneTimer
 
 LEAST_ASKED = 3
 """Questions without an answer before a primary is suspected: this process may itself have stood still."""
@@ -84,7 +84,7 @@ class PrimaryKeeper:
         self._context = context
         self._config = config
         self._client = client
-        self._timer: Timer | None = None
+        self._timer = OneTimer(context.call_later, self._ring)
         self._asked_at: float | None = None
         """When the primary was first asked for a sign of life that has not come."""
         self._asked = 0
@@ -96,13 +96,12 @@ class PrimaryKeeper:
         """The primary that was suspected last."""
         self._heard_at = context.now()
         self._tried_at = context.now()
-        self._closed = False
 
     def start(self, contacts: Iterable[Contact] = ()) -> None:
         """Connect to one of these, or to one of a list that is asked for."""
         self._set_view(contacts)
         self._next()
-        self._arm(self._config.retry)
+        self._timer.set(self._config.retry)
 
     def know(self, contacts: Iterable[Contact]) -> None:
         """A list from the well-known place; it replaces the secondaries."""
@@ -111,9 +110,7 @@ class PrimaryKeeper:
             self._next()
 
     def close(self) -> None:
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def _set_view(self, contacts: Iterable[Contact]) -> None:
         """In random order, so that subscribers spread over the servers; who failed last is last."""
@@ -171,10 +168,6 @@ class PrimaryKeeper:
 
     # Time.
 
-    def _arm(self, delay: float) -> None:
-        if not self._closed:
-            self._timer = self._context.call_later(delay, self._ring)
-
     def _ring(self) -> None:
         config = self._config
         if self.primary is not None:
@@ -186,7 +179,7 @@ class PrimaryKeeper:
         else:
             self._asked += 1
             self._client.request(self.candidate)
-        self._arm(self._until_next())
+        self._timer.set(self._until_next())
 
     def _until_next(self) -> float:
         if self.primary is not None and self._asked_at is None:

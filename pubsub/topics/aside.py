@@ -12,6 +12,7 @@ message that it has taken it, or that it has no room; then it is asked again wit
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from overlay.contact import Contact, PeerId
@@ -33,16 +34,14 @@ DeliverAside = Callable[[Delivery], bool]
 """False where there is no room for a message."""
 
 
+@dataclass(slots=True)
 class _Pending:
-    __slots__ = ("message", "since", "underway", "waiting")
-
-    def __init__(self, message: Aside, since: float) -> None:
-        self.message = message
-        self.since = since
-        self.underway: dict[PeerId, tuple[int, float]] = {}
-        """Those whom it was sent to, in which boot and when, until they say what became of it."""
-        self.waiting: dict[PeerId, None] = {}
-        """The receivers to which the message must be sent, for the first time or again."""
+    message: Aside
+    since: float
+    waiting: dict[PeerId, None]
+    """The receivers to which the message must be sent, for the first time or again."""
+    underway: dict[PeerId, tuple[int, float]] = field(default_factory=dict)
+    """Those whom it was sent to, in which boot and when, until they say what became of it."""
 
 
 class AsideMessages:
@@ -102,8 +101,8 @@ class AsideMessages:
         """Send to each until it has it."""
         message = self._message("stubborn", payload)
         if to:
-            pending = _Pending(message, self._context.now())
-            pending.waiting = dict.fromkeys(contact.id for contact in to)
+            waiting = dict.fromkeys(contact.id for contact in to)
+            pending = _Pending(message, self._context.now(), waiting)
             self._pending[message.number] = pending
             self._pending_bytes += len(payload)
             self._try(pending)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Timer
+from overlay.context import OneTimer
 from pubsub.reliable.batches import batches
 from pubsub.topics.config import TopicMembershipConfig
 from pubsub.topics.context import TopicContext
@@ -53,20 +53,16 @@ class Spreading:
         """Messages to each that are not acknowledged yet."""
         self._rounds_left = 0
         self._changed_at = context.now()
-        self._rumours: Timer | None = None
-        self._gossip: Timer | None = None
-        self._stopped = False
+        self._rumours = OneTimer(context.call_later, self._spread_rumours)
+        self._gossip = OneTimer(context.call_later, self._compare_with_one)
 
     def start(self) -> None:
         """Begin to gossip."""
-        wait = self._config.gossip_interval * self._context.random.uniform(0.5, 1.5)
-        self._gossip = self._context.call_later(wait, self._compare_with_one)
+        self._gossip.set(self._config.gossip_interval * self._context.random.uniform(0.5, 1.5))
 
     def stop(self) -> None:
-        self._stopped = True
-        for timer in (self._rumours, self._gossip):
-            if timer is not None:
-                timer.cancel()
+        self._rumours.close()
+        self._gossip.close()
 
     def changed(self, item: NewsItem, learned_from: PeerId | None = None) -> None:
         """Something is new: let it be told."""
@@ -165,12 +161,11 @@ class Spreading:
         self._on_heard()
 
     def _arm(self) -> None:
-        if self._rumours is None and not self._stopped:
+        if not self._rumours.is_set:
             wait = self._config.rumour_interval * self._context.random.uniform(0.5, 1.0)
-            self._rumours = self._context.call_later(wait, self._spread_rumours)
+            self._rumours.set(wait)
 
     def _spread_rumours(self) -> None:
-        self._rumours = None
         config, peers = self._config, self._open_peers()
         idle = [peer for peer in peers if peer.id not in self._on_their_way]
         if len(peers) - len(idle) < config.rumour_fanout * config.rumour_rounds:
@@ -188,5 +183,4 @@ class Spreading:
                 self._send(peer, (), asks=True)
             else:
                 self.tell(peer, asks=True)
-        if not self._stopped:
-            self.start()
+        self.start()

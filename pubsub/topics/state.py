@@ -150,20 +150,18 @@ class KeptMessages:
         self._bytes -= HeldMessage(item, since).size
 
 
+@dataclass(slots=True)
 class AcknowledgedBy:
     """What one participant has."""
 
-    __slots__ = ("before", "boot", "digest", "grew_at", "numbers", "version")
-
-    def __init__(self, boot: int, now: float) -> None:
-        self.boot = boot
-        self.version = 0
-        self.digest: bytes | None = None
-        """None while only its subscription is known, which says what it does not need."""
-        self.numbers: dict[bytes, Numbers] = {}
-        self.before: dict[bytes, Numbers] = {}
-        """Those of them that it has no copy of, for all we know: it did not need them, or lost them."""
-        self.grew_at = now
+    boot: int
+    grew_at: float
+    version: int = 0
+    digest: bytes | None = None
+    """None while only its subscription is known, which says what it does not need."""
+    numbers: dict[bytes, Numbers] = field(default_factory=dict)
+    before: dict[bytes, Numbers] = field(default_factory=dict)
+    """Those of them that it has no copy of, for all we know: it did not need them, or lost them."""
 
     def has(self, source: bytes, number: int) -> bool:
         numbers = self.numbers.get(source)

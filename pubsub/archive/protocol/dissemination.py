@@ -225,56 +225,47 @@ class SubscriberSession:
         return spans_of(takewhile(lambda one: one <= to, self.outstanding))
 
 
+@dataclass(slots=True, eq=False)
 class EntityDissemination:
     """What an archive knows of one entity."""
 
-    def __init__(
-        self,
-        name: str,
-        interest: Interest,
-        epoch: int,
-        done: int,
-        matched_from: int,
-        sync: int | None = None,
-        *,
-        registered: float,
-        began: float,
-        revised: float,
-    ) -> None:
-        self.name = name
-        self.interest = interest
-        self.epoch = epoch
-        self.registered = registered
-        """When, in seconds since 1970; a removal after this time removes it."""
-        self.revised = revised
-        """Since when it has this interest, in the same way; a later interest takes its place."""
-        self.began = began
-        """It has what was archived at this time or later."""
-        self.done = done
-        self.sync = done if sync is None else sync
-        self.granted = self.sync
-        """The sync point as it is on stable storage, and may be told."""
-        self.matched_from = matched_from
-        """Events above this number have this entity among their destinations if they are for it; earlier ones
-        were archived before this archive knew of it, and are matched when they are read."""
-        self.covered = Frontier()
-        """What the application is done with according to other replicas, or to itself, and `done` does not
-        say: events above it, or that are not here yet."""
-        self.is_covered_anew = False
-        """`covered` has grown beyond what is on stable storage."""
-        self.is_known_elsewhere = False
-        """Other replicas have been told all of it, and need only hear of progress."""
-        self.is_settling = False
-        """It is being looked which of the next events here `covered` covers."""
-        self.is_waiting = False
-        """The next event above `done` is for it: there is nothing to pass over."""
-        self.session: SubscriberSession | None = None
-        self.sharing: SharedName | None = None
-        """The consumers that share the name; there is no session then."""
-        self.dropping = 0
-        """Removals of events that it had not had, and cannot have been told of as they are being written."""
-        self.progress = Frontier()
-        """What the application got done with since other replicas were told."""
+    name: str
+    interest: Interest
+    epoch: int
+    done: int
+    matched_from: int
+    """Events above this number have this entity among their destinations if they are for it; earlier ones
+    were archived before this archive knew of it, and are matched when they are read."""
+    sync: int = 0
+    granted: int = field(init=False)
+    """The sync point as it is on stable storage, and may be told."""
+    registered: float = field(kw_only=True)
+    """When, in seconds since 1970; a removal after this time removes it."""
+    began: float = field(kw_only=True)
+    """It has what was archived at this time or later."""
+    revised: float = field(kw_only=True)
+    """Since when it has this interest, in seconds since 1970; a later interest takes its place."""
+    covered: Frontier = field(init=False, default_factory=Frontier)
+    """What the application is done with according to other replicas, or to itself, and `done` does not
+    say: events above it, or that are not here yet."""
+    is_covered_anew: bool = field(init=False, default=False)
+    """`covered` has grown beyond what is on stable storage."""
+    is_known_elsewhere: bool = field(init=False, default=False)
+    """Other replicas have been told all of it, and need only hear of progress."""
+    is_settling: bool = field(init=False, default=False)
+    """It is being looked which of the next events here `covered` covers."""
+    is_waiting: bool = field(init=False, default=False)
+    """The next event above `done` is for it: there is nothing to pass over."""
+    session: SubscriberSession | None = field(init=False, default=None)
+    sharing: SharedName | None = field(init=False, default=None)
+    """The consumers that share the name; there is no session then."""
+    dropping: int = field(init=False, default=0)
+    """Removals of events that it had not had, and cannot have been told of as they are being written."""
+    progress: Frontier = field(init=False, default_factory=Frontier)
+    """What the application got done with since other replicas were told."""
+
+    def __post_init__(self) -> None:
+        self.sync = self.granted = max(self.sync, self.done)
 
     def begin_session(
         self,

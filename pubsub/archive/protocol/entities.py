@@ -13,9 +13,11 @@ from functools import partial
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.wire import WireError
+from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.dissemination import (
     EntityDissemination,
     Interest,
+    Matching,
     SubscriberSession,
     gaps_of_lost,
     gaps_of_unread,
@@ -32,6 +34,7 @@ from pubsub.archive.protocol.messages import (
     Register,
 )
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
+from pubsub.archive.protocol.replica_table import ReplicaTable
 from pubsub.archive.protocol.sharing import SharedName
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
@@ -65,25 +68,22 @@ class Entities:
         self,
         world: ArchiveWorld,
         inventory: Inventory,
+        here: Frontier,
+        table: ReplicaTable,
         on_change: OnChange,
         on_gone: Callable[[str], None],
     ) -> None:
-        """`on_change`: an entity has been registered, or its application got on. `on_gone`: a name has been
-        removed."""
+        """`here`: what is on stable storage. `on_change`: an entity has been registered, or its application
+        got on. `on_gone`: a name has been removed."""
         self._world = world
         self._inventory = inventory
+        self._table = table
         self._on_change = on_change
         self._on_gone = on_gone
-        self.notifier = Notifier(world, inventory, on_change)
-        self.is_shared: Callable[[], bool] = lambda: False
-        """Whether there are other replicas."""
+        self.notifier = Notifier(world, inventory, here, table, on_change)
         self.is_open = True
         """Whether subscribers are served; otherwise they are sent elsewhere."""
         self.tombstones = Tombstones(world)
-        self.shares: Callable[[], bool] = lambda: True
-        """Whether this is the replica that serves shared names."""
-        self.are_replicas_here: Callable[[], bool] = lambda: True
-        """Whether every other replica has been heard of lately."""
         self.used_at: dict[str, float] = {}
         """When a name was last seen to be in use, here or at another replica, since this archive began."""
         self._told_at: dict[str, float] = {}
@@ -191,7 +191,7 @@ class Entities:
         session = entity.session
         if session is not None and self._is_anothers(session, sender):
             self._refuse(sender, register, BUSY)
-        elif not self.shares():
+        elif not self._table.is_lowest:
             self._refuse(sender, register, MOVED)
         else:
             entity.session = None
@@ -213,7 +213,7 @@ class Entities:
         for entity in self.all.values():
             if entity.sharing is None:
                 continue
-            if not self.shares():
+            if not self._table.is_lowest:
                 entity.sharing.send_away()
             entity.sharing.push()
             if not entity.sharing.consumers:
@@ -381,7 +381,7 @@ class Entities:
             self._refuse(sender, register, NO_RIGHT)
             return
         answer = partial(self._refuse, sender, register, DEREGISTERED)
-        if entity is None and not self.is_shared():
+        if entity is None and not self._table.peers:
             answer()
             return
         now = self._world.clock()
@@ -398,7 +398,7 @@ class Entities:
         notes = (MATCHED, SYNC, COVERED, REGISTERED)
         changes: list[Change] = [Deregister(topic, name)]
         changes += [Note(topic, key + name, None) for key in notes]
-        if self.is_shared():
+        if self._table.peers:
             changes += self.tombstones.put(name, time)
         self._world.commit(changes, then)
 
@@ -422,7 +422,7 @@ class Entities:
                 if now - self._told_at.get(name, 0.0) > abandoned / 4:
                     self._told_at[name] = now
                     self._on_change(entity)
-            elif now - self.used_at.setdefault(name, now) > abandoned and self.are_replicas_here():
+            elif now - self.used_at.setdefault(name, now) > abandoned and self._table.are_all_live:
                 self._world.metrics.counter(
                     "archive_abandoned_names", "Durable names forgotten as nobody used them."
                 ).add()
@@ -466,6 +466,13 @@ class Entities:
         self._world.commit([drop], dropped)
 
     # Notifying.
+
+    def destinations(self, encoded: bytes) -> tuple[str, ...]:
+        """The entities that an event is for."""
+        try:
+            return Matching(self.all).destinations(read_event(encoded, self._world.topic))
+        except WireError:
+            return ()
 
     def notify(self) -> None:
         """Something new is safe: tell those who are there."""

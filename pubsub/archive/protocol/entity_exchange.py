@@ -11,7 +11,7 @@ counts when all of its pages have come. A name that was removed is told as such 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from overlay.contact import Contact
@@ -21,6 +21,7 @@ from pubsub.archive.protocol.covering import Covering
 from pubsub.archive.protocol.dissemination import EntityDissemination, Interest, is_entity_name
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier, Marks
+from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import EntityUpdates, ReplicaInfo
 from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
@@ -64,15 +65,14 @@ class EntityExchange:
     def __init__(
         self,
         world: ArchiveWorld,
+        inventory: Inventory,
         here: ComparedFrontier,
-        table: Callable[[], ReplicaTable],
-        highest: Callable[[], int],
+        table: ReplicaTable,
     ) -> None:
-        """`highest`: the highest sequence number of an event that is safe here."""
         self._world = world
+        self._inventory = inventory
         self._here = here
         self._table = table
-        self._highest = highest
         self.entities: Entities
         self.covering: Covering
         self.number = world.context.random.getrandbits(NUMBER_BITS)
@@ -92,7 +92,7 @@ class EntityExchange:
 
     def changed(self, entity: EntityDissemination) -> None:
         """An entity has been registered, or its application got on."""
-        if not len(self._table()):
+        if not len(self._table):
             entity.progress = Frontier()
             return
         self._gone.pop(entity.name, None)
@@ -101,7 +101,7 @@ class EntityExchange:
 
     def removed(self, name: str) -> None:
         self._changed.pop(name, None)
-        if len(self._table()):
+        if len(self._table):
             self._gone[name] = None
             self._timer.set(SOON)
 
@@ -132,7 +132,7 @@ class EntityExchange:
         for one in told:
             one.entity.is_known_elsewhere = True
         self._gone, self._changed = {}, {}
-        for peer in list(self._table().peers.values()):
+        for peer in list(self._table.peers.values()):
             self._send_all(peer, gone, told, full=False)
 
     def _send_all(
@@ -141,7 +141,7 @@ class EntityExchange:
         """Look up what entities that lag behind have not had, and send it all."""
         number = self.number
         base = self._here.marks() if any(one.progress is None for one in told) else ()
-        highest, topic = self._highest(), self._world.topic
+        highest, topic = self._inventory.highest, self._world.topic
         self._leave_out_unknown(told)
         behind = {one.done for one in told if one.progress is None and one.done < highest}
         forked = self._here.forked_streams() if behind else ()
@@ -243,7 +243,7 @@ class EntityExchange:
             world.context.send(peer.contact, question)
 
     def receive(self, sender: Contact, message: EntityUpdates) -> None:
-        peer = self._table().peers.get(message.replica)
+        peer = self._table.peers.get(message.replica)
         if peer is None:
             return
         if message.wanted:

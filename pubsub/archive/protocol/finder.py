@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Context, OneTimer
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.messages import Discover, Offer
 
@@ -84,9 +84,10 @@ class Finder:
         self._asked: dict[int, tuple[Contact, str, float]] = {}
         self._offers: dict[tuple[PeerId, str], FoundArchive] = {}
         self._wait = FIRST_WAIT
-        self._again: Timer | None = None
-        self._listening: Timer | None = None
-        self._has_listened = False
+        self._again = OneTimer(context.call_later, self._repeat)
+        self._listening = OneTimer(context.call_later, self._listened)
+        self._has_listened: bool | None = None
+        """Whether those who were asked have had their moment; None before anybody has answered."""
         self._stopped = False
 
     def start(self) -> None:
@@ -97,15 +98,14 @@ class Finder:
             if now - self._looking.get(topic, -LOOKUP_PATIENCE) >= LOOKUP_PATIENCE
         ]
         self._looking.update(dict.fromkeys(topics, now))
-        self._again = self._context.call_later(self._wait, self._repeat)
+        self._again.set(self._wait)
         for topic in topics:
             self._lookup(topic, partial(self._ask, topic))
 
     def stop(self) -> None:
         self._stopped = True
-        for timer in (self._again, self._listening):
-            if timer is not None:
-                timer.cancel()
+        self._again.close()
+        self._listening.close()
 
     def receive(self, sender: Contact, offer: Offer) -> None:
         asked = self._asked.pop(offer.nonce, None)
@@ -122,7 +122,7 @@ class Finder:
             offer.time,
         )
         self._offers[sender.id, offer.topic] = found
-        if self._listening is None:
+        if self._has_listened is None:
             self._listen()
         self._choose_if_settled()
 
@@ -140,10 +140,9 @@ class Finder:
 
     def _listen(self) -> None:
         """Give those who have been asked a moment to answer."""
-        if self._listening is not None:
-            self._listening.cancel()
+        self._listening.cancel()
         self._has_listened = False
-        self._listening = self._context.call_later(self._config.listen, self._listened)
+        self._listening.set(self._config.listen)
 
     def _listened(self) -> None:
         self._has_listened = True

@@ -7,11 +7,11 @@ it is on stable storage; each stream is stored in order, without gaps, each even
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from overlay.contact import Contact
 from overlay.context import OneTimer
-from overlay.wire import WireError
-from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, read_event
+from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of
 from pubsub.archive.protocol.covering import Covering
 from pubsub.archive.protocol.dissemination import Matching
 from pubsub.archive.protocol.entities import Entities
@@ -26,9 +26,23 @@ from pubsub.archive.protocol.frontier import (
     publisher_of,
 )
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
-from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, Offer
-from pubsub.archive.protocol.reading import Reading
-from pubsub.archive.protocol.replica_table import is_line
+from pubsub.archive.protocol.messages import (
+    Companion,
+    Discover,
+    EntityUpdates,
+    Invoice,
+    Negotiation,
+    Offer,
+    Register,
+    ReplicaInfo,
+    ReplicaInvoice,
+    ReplicaParts,
+    ReplicaSummary,
+    StoredEvents,
+)
+from pubsub.archive.protocol.reading import AskEvents, AskLast, AskStreams, Reading
+from pubsub.archive.protocol.repair import Repair
+from pubsub.archive.protocol.replica_table import ReplicaTable, is_line
 from pubsub.archive.protocol.replication import Replication
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
@@ -53,6 +67,7 @@ class ManagedTopic:
     def __init__(self, world: ArchiveWorld, on_ready: Callable[[], None] = lambda: None) -> None:
         """`on_ready`: publishers and subscribers may be told of this archive."""
         self.world = world
+        self.on_ready = on_ready
         self.topic = world.topic
         self.inventory = Inventory(world)
         self.here = ComparedFrontier(world.store.catenations(world.topic).items())
@@ -63,41 +78,24 @@ class ManagedTopic:
             lambda count: world.count_drop("early_event", count),
             lambda new: len(new.event.encoded),
         )
-        self.exchange = EntityExchange(
-            world,
-            self.here,
-            lambda: self.replication.table,
-            lambda: self.inventory.highest,
-        )
+        table = ReplicaTable(world)
+        self.exchange = EntityExchange(world, self.inventory, self.here, table)
         self.entities = Entities(
-            world, self.inventory, self.exchange.changed, self.exchange.removed
+            world, self.inventory, self.here, table, self.exchange.changed, self.exchange.removed
         )
         self.covering = Covering(world, self.inventory, self.here, self.entities)
-        self.entities.is_shared = lambda: bool(self.replication.table.peers)
-        self.entities.shares = lambda: self.replication.table.is_lowest
-        self.entities.are_replicas_here = lambda: self.replication.table.are_all_live
         self.exchange.entities, self.exchange.covering = self.entities, self.covering
+        self.forgetting = Forgetting(world, self.here, table, self._forget_streams)
         self.replication = Replication(
             world,
             self.inventory,
             self.here,
-            take=self._take,
-            skip=self._skip,
-            on_safe=self._safer,
-            on_ready=on_ready,
-            updates=lambda: self.exchange.number,
-            on_info=self.exchange.met,
-            destinations=self._destinations_of,
-            ask_publishers=self._ask_publishers,
-            on_hopeless=self.entities.give_up,
-            on_again=self.entities.strike_out,
-            is_told=self.exchange.is_told,
-            on_left=self.farewell,
-            forgetting=lambda: self.forgetting,
+            table,
+            self.exchange,
+            Repair(world, self.inventory, table, self.entities, self._ask_publishers),
+            self.forgetting,
+            self,
         )
-        self.forgetting = Forgetting(world, self.here, self.replication.table, self._forget_streams)
-        self.entities.notifier.floor = lambda: self.forgetting.floor
-        self.entities.notifier.shared_until = lambda: self.replication.table.shared_until
         self._lookups = 0
         """Batches of events that are looked up, to see which are here in another stream."""
         self._scan = Scan()
@@ -206,6 +204,10 @@ class ManagedTopic:
         self.entities.tend_shared()
         self.entities.forget_abandoned()
 
+    def receive(self, sender: Contact, message: Any) -> None:
+        """Take one of the messages in `RECEIVED`."""
+        _HANDLERS[type(message)](self)(sender, message)
+
     # Discovery.
 
     @property
@@ -284,7 +286,7 @@ class ManagedTopic:
             again = Negotiation(self.topic, stream, (), len(self.replication.table) + 1, (), 0, ids)
             self.world.context.send(publisher, again)
 
-    def _take(self, sender: Contact, replica: bytes, rows: list[Row]) -> None:
+    def take(self, replica: bytes, rows: Iterable[Row]) -> None:
         """Events from another replica: what is next in its stream is stored, what is missing asked for."""
         new: list[NewEvent] = []
         behind: dict[bytes, int] = {}
@@ -322,7 +324,7 @@ class ManagedTopic:
         for stream, have in behind.items():
             self.replication.missing(replica, stream, have)
 
-    def _skip(self, stream: bytes, mark: int) -> None:
+    def skip(self, stream: bytes, mark: int) -> None:
         """Another replica, which has a stream up to this number, has no event of it that is lacking here."""
         if (
             self._lookups  # what came before is not stored yet
@@ -410,16 +412,11 @@ class ManagedTopic:
         self._fresh = True
         self._flush_timer.set(0)
 
-    def _safer(self, streams: Iterable[bytes]) -> None:
+    def safer(self, streams: Iterable[bytes]) -> None:
+        """These streams are safe on more replicas than before."""
         for stream in streams:
             if stream in self._publishers:
                 self._answer(stream, None)
-
-    def _destinations_of(self, encoded: bytes) -> tuple[str, ...]:
-        try:
-            return Matching(self.entities.all).destinations(read_event(encoded, self.topic))
-        except WireError:
-            return ()
 
     def _answer(self, stream: bytes, missing: tuple[int, int] | None) -> None:
         self._to_answer[stream] = missing or self._to_answer.get(stream)
@@ -443,3 +440,23 @@ class ManagedTopic:
         spans = () if missing is None else (missing,)
         answer = Negotiation(self.topic, stream, safe, len(safe), spans, 0)
         self.world.context.send(publisher, answer)
+
+
+_HANDLERS: dict[type, Callable[[ManagedTopic], Callable[[Contact, Any], None]]] = {
+    Discover: lambda topic: topic.receive_discover,
+    Companion: lambda topic: topic.receive_companion,
+    Register: lambda topic: topic.entities.receive_register,
+    Invoice: lambda topic: topic.entities.receive_invoice,
+    StoredEvents: lambda topic: topic.replication.receive_events,
+    ReplicaInvoice: lambda topic: topic.replication.receive_invoice,
+    ReplicaSummary: lambda topic: topic.replication.receive_summary,
+    ReplicaParts: lambda topic: topic.replication.receive_parts,
+    ReplicaInfo: lambda topic: topic.replication.receive_info,
+    EntityUpdates: lambda topic: topic.exchange.receive,
+    AskStreams: lambda topic: topic.reading.receive_streams,
+    AskEvents: lambda topic: topic.reading.receive_events,
+    AskLast: lambda topic: topic.reading.receive_last,
+}
+
+RECEIVED = tuple(_HANDLERS)
+"""The messages that `ManagedTopic.receive` takes."""

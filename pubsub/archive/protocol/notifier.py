@@ -14,6 +14,7 @@ from overlay.contact import Contact
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import join, join_ids, read_event
 from pubsub.archive.protocol.dissemination import EntityDissemination, SubscriberSession
+from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
     REGISTER_AGAIN,
@@ -22,6 +23,7 @@ from pubsub.archive.protocol.messages import (
     Notice,
     Spans,
 )
+from pubsub.archive.protocol.replica_table import ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import AdvanceSync, Change, GapsTold, Note, StoredEvent
 from pubsub.event import ID_BYTES
@@ -50,19 +52,24 @@ those who listen elsewhere too."""
 class Notifier:
     """Sends entities what is for them, as far as they keep up."""
 
-    def __init__(self, world: ArchiveWorld, inventory: Inventory, on_change: OnChange) -> None:
+    def __init__(
+        self,
+        world: ArchiveWorld,
+        inventory: Inventory,
+        here: Frontier,
+        table: ReplicaTable,
+        on_change: OnChange,
+    ) -> None:
         self._world = world
         self._inventory = inventory
+        self._here = here
+        self._table = table
         self._on_change = on_change
         self._blocks: dict[tuple[int, int, bool], Sequence[tuple[int, bytes]]] = {}
         """The blocks that were made last, by the first and last number of their events, and whether they have
         the events or their ids: several entities are sent the same."""
         self.sent = 0
         """Events and notifications sent in this life."""
-        self.floor: Callable[[], int] = lambda: 0
-        """Streams that began before this time are forgotten."""
-        self.shared_until: Callable[[], float] = lambda: 0.0
-        """The time until which another replica may have served a subscriber."""
 
     def refuse(self, to: Contact, name: str, session: bytes, why: str) -> None:
         world = self._world
@@ -144,26 +151,24 @@ class Notifier:
     def _send(
         self, entity: EntityDissemination, session: SubscriberSession, offers: Iterable[_Offer]
     ) -> None:
-        resent, elsewhere_until = self._inventory.resent, self.served_elsewhere_until(session.began)
-
-        def is_doubtful(event: StoredEvent) -> bool:
-            return (
-                event.sequence <= session.doubtful_to
-                or event.time <= elsewhere_until
-                or resent.covers(event.publisher, event.catenation)
-            )
-
-        self.send(session.contact, entity.name, session.id, offers, is_doubtful)
+        doubts = self.doubts(session.doubtful_to, session.began)
+        self.send(session.contact, entity.name, session.id, offers, doubts)
         session.notified_at = self._world.context.now()
 
-    def served_elsewhere_until(self, began: float) -> float:
-        """Another replica may have given a subscriber, whose session here began at the time `began`, the
-        events that were archived until this time.
+    def doubts(self, doubtful_to: int, began: float) -> Callable[[StoredEvent], bool]:
+        """Which events an application may have been given before: those up to a number, those that were sent
+        to another archive first, and those that another replica may have given the subscriber, whose session
+        here began at the time `began`.
 
         This is asked whenever events are sent, not once when the session begins. The other replica may have
         served the subscriber before the session, and this archive may meet that replica, and get its events,
         only during the session."""
-        return min(began, self.shared_until())
+        resent, elsewhere_until = self._inventory.resent, min(began, self._table.shared_until)
+        return lambda event: (
+            event.sequence <= doubtful_to
+            or event.time <= elsewhere_until
+            or resent.covers(event.publisher, event.catenation)
+        )
 
     def send(
         self,
@@ -302,23 +307,41 @@ class Notifier:
         session = entity.session
         if session is None:
             return
+        last = session.previous if self.is_quiet(session.notified_at) else session.acknowledged_to
+        missing = session.missing(last)
+        self.tell(session.contact, entity, session.id, entity.told_sync, session.previous, missing)
+
+    def is_quiet(self, notified_at: float) -> bool:
+        """Whether whatever was not acknowledged since this time counts as missed."""
         world = self._world
-        is_quiet = world.context.now() - session.notified_at >= QUIET * world.config.grace
+        return world.context.now() - notified_at >= QUIET * world.config.grace
+
+    def tell(
+        self,
+        to: Contact,
+        entity: EntityDissemination,
+        session: bytes,
+        sync: int,
+        highest: int,
+        missing: Spans,
+    ) -> None:
+        """Tell a session of an entity where it stands."""
+        world = self._world
         response = AckResponse(
             world.topic,
             entity.name,
-            session.id,
+            session,
             world.replica,
             entity.epoch,
-            entity.told_sync,
-            session.previous,
-            session.missing(session.previous if is_quiet else session.acknowledged_to),
+            sync,
+            highest,
+            missing,
             self.gaps(entity),
             entity.began,
             "",
-            self.floor(),
+            self._here.floor,
         )
-        world.context.send(session.contact, response)
+        world.context.send(to, response)
 
 
 def _runs(offers: Sequence[_Offer], doubts: Sequence[bool]) -> Iterator[int]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, row_of
+from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.frontier import STREAM_BYTES
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import ReplicaInvoice, Spans, StoredEvents
@@ -50,22 +51,15 @@ class Repair:
         world: ArchiveWorld,
         inventory: Inventory,
         table: ReplicaTable,
-        *,
-        destinations: Callable[[bytes], tuple[str, ...]],
+        entities: Entities,
         ask_publishers: Callable[[tuple[bytes, ...]], None],
-        on_hopeless: Callable[[list[Span]], None],
-        on_again: Callable[[list[Span]], None],
     ) -> None:
-        """`destinations`: the entities that an event is for. `ask_publishers`: have those who are there send
-        events with these ids again. `on_hopeless`: these numbers are damaged, and there is no replica that
-        could have them. `on_again`: the events of these damaged numbers are here under others too."""
+        """`ask_publishers`: have those who are there send events with these ids again."""
         self._world = world
         self._inventory = inventory
         self._table = table
-        self._destinations = destinations
+        self._entities = entities
         self._ask_publishers = ask_publishers
-        self._on_hopeless = on_hopeless
-        self._on_again = on_again
         self._started_at = world.context.now()
         self._seen_at: float | None = None
         """Since when something new has been known to be damaged."""
@@ -114,7 +108,7 @@ class Repair:
         if again and is_ready:
             for span in again:
                 self._given_up.add_span(*span)
-            self._on_again(again)
+            self._entities.strike_out(again)
         damaged = damaged.without(self._given_up)
         asked = [
             (peer, rest)
@@ -133,7 +127,7 @@ class Repair:
         if hopeless and is_ready:
             for span in hopeless.spans():
                 self._given_up.add_span(*span)
-            self._on_hopeless(list(hopeless.spans()))
+            self._entities.give_up(hopeless.spans())
 
     def _hopeless(self, damaged: Numbers) -> Numbers:
         now, config = self._world.context.now(), self._world.config
@@ -198,7 +192,7 @@ class Repair:
                 catenation,
                 time,
                 event,
-                self._destinations(event),
+                self._entities.destinations(event),
             )
             for stream, _, catenation, time, event, number, _ in rows
             if number in damaged

@@ -15,10 +15,12 @@ leaves makes sure first that another one has everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from overlay.contact import Contact
 from overlay.context import OneTimer
 from pubsub.archive.protocol.archived_event import Row, join_rows, row_of
+from pubsub.archive.protocol.entity_exchange import EntityExchange
 from pubsub.archive.protocol.forgetting import Forgetting
 from pubsub.archive.protocol.frontier import (
     Awaited,
@@ -44,6 +46,9 @@ from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Span
 from pubsub.reliable.runs import RUN_BYTES
 
+if TYPE_CHECKING:
+    from pubsub.archive.protocol.managed_topic import ManagedTopic
+
 MARK_BYTES = 40
 """Of a stream and its catenation number in a message, or of an event's id and its number."""
 
@@ -59,48 +64,20 @@ class Replication:
         world: ArchiveWorld,
         inventory: Inventory,
         here: ComparedFrontier,
-        *,
-        take: Callable[[Contact, bytes, list[Row]], None],
-        skip: Callable[[bytes, int], None],
-        on_safe: Callable[[Iterable[bytes]], None],
-        on_ready: Callable[[], None],
-        updates: Callable[[], int],
-        on_info: Callable[[ReplicaPeer, ReplicaInfo, bool], None],
-        destinations: Callable[[bytes], tuple[str, ...]],
-        ask_publishers: Callable[[tuple[bytes, ...]], None],
-        on_hopeless: Callable[[list[Span]], None],
-        on_again: Callable[[list[Span]], None],
-        is_told: Callable[[ReplicaPeer], bool],
-        on_left: Callable[[], None],
-        forgetting: Callable[[], Forgetting],
+        table: ReplicaTable,
+        exchange: EntityExchange,
+        repair: Repair,
+        forgetting: Forgetting,
+        topic: ManagedTopic,
     ) -> None:
-        """`take` stores another replica's events as far as they are next in their streams; `skip` has a
-        stream go on after a number. `on_safe`: these streams are safe on more replicas than before.
-        `on_info`: a sign of life came. `ask_publishers`, `on_hopeless`, `on_again`: see `Repair`.
-        `is_told`: whether a replica has heard of every entity here. `on_left`: this
-        replica has just left."""
         self._world = world
         self._inventory = inventory
         self._here = here
-        self._take = take
-        self._skip = skip
-        self._on_safe = on_safe
-        self._on_ready = on_ready
-        self._updates = updates
-        self._on_info = on_info
-        self._is_told = is_told
-        self._on_left = on_left
+        self.table = table
+        self._exchange = exchange
+        self.repair = repair
         self._forgetting = forgetting
-        self.table = ReplicaTable(world)
-        self.repair = Repair(
-            world,
-            inventory,
-            self.table,
-            destinations=destinations,
-            ask_publishers=ask_publishers,
-            on_hopeless=on_hopeless,
-            on_again=on_again,
-        )
+        self._topic = topic
         self.is_ready = False
         self.has_left = False
         self._leaving: Callable[[], None] | None = None
@@ -140,11 +117,11 @@ class Replication:
             kind,
             world.store.count(world.topic),
             self._here.digest(),
-            self._updates(),
+            self._exchange.number,
             self.serves,
             -1 if peer is None else peer.updates,
-            self._forgetting().settled,
-            self._forgetting().floor,
+            self._forgetting.settled,
+            self._forgetting.floor,
         )
 
     @property
@@ -209,14 +186,14 @@ class Replication:
     def _become_ready(self) -> None:
         self.is_ready = True
         self._target = None
-        self._on_ready()
+        self._topic.on_ready()
 
     def _check_leaving(self) -> None:
         if self._leaving is None:
             return
         if any(self._can_replace(peer) for peer in self.table.live()):
             self.has_left, self.is_ready = True, False
-            self._on_left()
+            self._topic.farewell()
             for peer in self.table.peers.values():
                 self._world.context.send(peer.contact, self.info("leaving", peer))
             self.close()
@@ -231,7 +208,7 @@ class Replication:
             owed = Awaited()
             owed.add(self._here)
             self._owed[peer.id] = (peer.frontier, owed)
-        return owed.are_reached_by(peer.frontier) and self._is_told(peer)
+        return owed.are_reached_by(peer.frontier) and self._exchange.is_told(peer)
 
     def _owe(self, marks: Iterable[tuple[bytes, int]]) -> None:
         """More is here than when this replica began to leave."""
@@ -265,8 +242,8 @@ class Replication:
             self._compare(peer)
         else:
             self._are_equal(peer, info)
-        self._forgetting().advance()
-        self._on_info(peer, info, is_new)
+        self._forgetting.advance()
+        self._exchange.met(peer, info, is_new)
         self._check_leaving()
 
     def _are_equal(self, peer: ReplicaPeer, info: ReplicaInfo) -> None:
@@ -422,10 +399,10 @@ class Replication:
             self.repair.receive(peer, message)
             return
         if message.events:
-            self._take(sender, message.replica, list(message.events))
+            self._topic.take(message.replica, message.events)
         for stream, mark in message.skips:
             if mark <= peer.frontier.get(stream):
-                self._skip(stream, mark)
+                self._topic.skip(stream, mark)
         self._pull(peer)
 
     def skipped(self, stream: bytes, mark: int) -> None:
@@ -471,7 +448,7 @@ class Replication:
         """A replica has all this on stable storage."""
         news = [stream for stream, mark in marks if peer.frontier.raise_to(stream, mark)]
         if news:
-            self._on_safe(news)
+            self._topic.safer(news)
 
     # Sending a replica what it lacks.
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from overlay.contact import Contact
 from pubsub.archive.protocol.dissemination import EntityDissemination
 from pubsub.archive.protocol.inventory import Inventory, Page
-from pubsub.archive.protocol.messages import MOVED, AckResponse, Invoice
+from pubsub.archive.protocol.messages import MOVED, Invoice
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import AdvanceSync, StoredEvent
 from pubsub.reliable.numbers import Numbers, spans_of
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
 SHARE = 64
 """Events that one consumer has and is not done with."""
-
-QUIET = 4
-"""This many times `DurableConfig.grace` after the last notification, what a consumer has not acknowledged is
-named to it, in case it never came."""
 
 
 @dataclass(slots=True)
@@ -233,38 +229,17 @@ class SharedName:
             self._inventory.read(numbers, self._world.config.window_bytes, send)
 
     def _send(self, consumer: Consumer, events: list[StoredEvent], *, is_again: bool) -> None:
-        resent = self._inventory.resent
-        elsewhere_until = self._notifier.served_elsewhere_until(self._began)
-
-        def is_doubtful(event: StoredEvent) -> bool:
-            return (
-                is_again
-                or event.sequence <= self._doubtful_to
-                or event.time <= elsewhere_until
-                or resent.covers(event.publisher, event.catenation)
-            )
-
         offers = [(event, 0, event.body) for event in events]
+        doubts = self._notifier.doubts(self._doubtful_to, self._began)
+        is_doubtful = (lambda event: True) if is_again else doubts
         self._notifier.send(consumer.contact, self._entity.name, consumer.id, offers, is_doubtful)
         consumer.previous = max(consumer.previous, *(event.sequence for event in events))
         consumer.notified_at = self._world.context.now()
 
     def _respond(self, consumer: Consumer) -> None:
         """Tell a consumer where the name stands, and what it should have."""
-        world, entity = self._world, self._entity
-        is_quiet = world.context.now() - consumer.notified_at >= QUIET * world.config.grace
-        response = AckResponse(
-            world.topic,
-            entity.name,
-            consumer.id,
-            world.replica,
-            entity.epoch,
-            min(entity.granted, entity.done),
-            consumer.previous,
-            spans_of(sorted(consumer.assigned)) if is_quiet else (),
-            self._notifier.gaps(entity),
-            entity.began,
-            "",
-            self._notifier.floor(),
-        )
-        world.context.send(consumer.contact, response)
+        entity = self._entity
+        is_quiet = self._notifier.is_quiet(consumer.notified_at)
+        missing = spans_of(sorted(consumer.assigned)) if is_quiet else ()
+        sync = min(entity.granted, entity.done)
+        self._notifier.tell(consumer.contact, entity, consumer.id, sync, consumer.previous, missing)

@@ -17,6 +17,7 @@ from overlay.bounded import remember
 from overlay.contact import PeerId
 from overlay.context import CallLater, OneTimer
 from pubsub.collections.messages import ElementId, ElementOffer, Holdings
+from pubsub.reliable.batches import batches
 
 ELEMENTS_A_PART = 8192
 """Elements that one message tells of: some 40 bytes each."""
@@ -26,29 +27,17 @@ def in_parts(
     view: bytes, number: int, claimed: Sequence[ElementId], spare: Sequence[ElementId]
 ) -> tuple[Holdings, ...]:
     """Holdings in the round of this number, none of whose parts is too large to be sent."""
-    told = [(element_id, True) for element_id in claimed] + [
-        (element_id, False) for element_id in spare
+    chunks = [(tuple(some), ()) for some in _cut(claimed)] + [
+        ((), tuple(some)) for some in _cut(spare)
     ]
-    cuts = range(0, max(len(told), 1), ELEMENTS_A_PART)
+    chunks = chunks or [((), ())]
     return tuple(
-        Holdings(
-            view,
-            number,
-            part,
-            len(cuts),
-            tuple(
-                element_id
-                for element_id, is_claimed in told[cut : cut + ELEMENTS_A_PART]
-                if is_claimed
-            ),
-            tuple(
-                element_id
-                for element_id, is_claimed in told[cut : cut + ELEMENTS_A_PART]
-                if not is_claimed
-            ),
-        )
-        for part, cut in enumerate(cuts)
+        Holdings(view, number, part, len(chunks), *chunk) for part, chunk in enumerate(chunks)
     )
+
+
+def _cut(element_ids: Sequence[ElementId]) -> Iterator[list[ElementId]]:
+    return batches(element_ids, lambda element_id: 1, ELEMENTS_A_PART)
 
 
 class ToldHoldings:

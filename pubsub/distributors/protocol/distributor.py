@@ -506,9 +506,3 @@ class DistributorCore:
         names = sorted(name for name in self.services if name > question.after)
         some = tuple(names[:LISTED_AT_ONCE])
         self._peers.send(sender, ServiceList(some, len(names) > len(some)))
-
-    def suspect(self, peer: PeerId) -> None:
-        self.membership.suspect(peer)
-
-    def restore(self, peer: PeerId) -> None:
-        self.membership.restore(peer)

@@ -11,6 +11,8 @@ Who subscribes, leaves or falls silent is nobody's business but this distributor
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from pubsub.distributors.config import DistributorConfig
@@ -27,56 +29,30 @@ MOST_RESENT = 64
 CACHED_BATCHES = 256
 
 
+@dataclass(slots=True)
 class LocalSubscriber:
     """What a distributor knows of one subscriber."""
 
-    __slots__ = (
-        "acked",
-        "advanced_at",
-        "contact",
-        "heard_at",
-        "limit",
-        "no_gap",
-        "patience",
-        "place",
-        "request",
-        "sent",
-        "sent_count",
-        "waiting_since",
-        "window",
-    )
-
-    def __init__(
-        self,
-        contact: Contact,
-        request: int,
-        no_gap: bool,
-        acked: int,
-        count: int,
-        window: int,
-        now: float,
-    ) -> None:
-        """`count`: how many messages there were ever up to the place `acked`."""
-        self.contact = contact
-        self.request = request
-        """The number of the request that it came with; earlier ones mean nothing any more."""
-        self.no_gap = no_gap
-        self.acked = acked
-        self.sent = acked
-        self.sent_count = count
-        """How many messages there were ever up to the place `sent` (see `ServiceLog.count`)."""
-        self.window = window
-        self.limit = count + window
-        """It is sent more while `sent_count` is below this number."""
-        self.heard_at = now
-        self.advanced_at = now
-        """When it last acknowledged more, or had everything."""
-        self.waiting_since = now
-        """When it last acknowledged more, or was last sent what it has not acknowledged."""
-        self.patience = 1
-        """How many times the time-out it is waited for before a place is sent again."""
-        self.place = 0
-        """In the ring of subscribers."""
+    contact: Contact
+    request: int
+    """The number of the request that it came with; earlier ones mean nothing any more."""
+    no_gap: bool
+    acked: int
+    sent: int
+    sent_count: int
+    """How many messages there were ever up to the place `sent` (see `ServiceLog.count`)."""
+    window: int
+    limit: int
+    """It is sent more while `sent_count` is below this number."""
+    heard_at: float
+    advanced_at: float
+    """When it last acknowledged more, or had everything."""
+    waiting_since: float
+    """When it last acknowledged more, or was last sent what it has not acknowledged."""
+    place: int
+    """In the ring of subscribers."""
+    patience: int = 1
+    """How many times the time-out it is waited for before a place is sent again."""
 
 
 class Fanout:
@@ -109,17 +85,22 @@ class Fanout:
         old = self.subscribers.pop(contact.id, None)
         if old is not None:
             self._leave_ring(old)
+        count, window, now = self.log.count(after), self._config.window, self._context.now()
         subscriber = LocalSubscriber(
             contact,
             request,
             no_gap,
-            after,
-            self.log.count(after),
-            self._config.window,
-            self._context.now(),
+            acked=after,
+            sent=after,
+            sent_count=count,
+            window=window,
+            limit=count + window,
+            heard_at=now,
+            advanced_at=now,
+            waiting_since=now,
+            place=len(self._ring),
         )
         self.subscribers[contact.id] = subscriber
-        subscriber.place = len(self._ring)
         self._ring.append(subscriber)
         self._has_work = True
 

@@ -9,6 +9,7 @@ one number, not one for each source. Messages leave the stream at its beginning 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 
 from pubsub.distributors.messages import ServiceBlock, StreamPiece, pieces_of
@@ -26,23 +27,21 @@ EARLY = Bounds(ahead=8192, sources=1024, bytes=32 * 1024 * 1024)
 """What may wait for messages that are missing; more is dropped, and asked for again in time."""
 
 
+@dataclass(slots=True)
 class SourceState:
     """What is held of one source."""
 
-    __slots__ = ("active_at", "began", "high", "lost", "low", "places")
-
-    def __init__(self, now: float) -> None:
-        self.began = 0
-        """What is up to this number was everywhere before the source was known here."""
-        self.lost = 0
-        """Messages that were skipped since the last one was taken."""
-        self.high = 0
-        """The number of the last message taken, or skipped."""
-        self.low = 1
-        """From here to `high` everything is held; one more than `high` when nothing is."""
-        self.places: dict[int, int] = {}
-        """By number, the place of the piece that a held message is in, or begins in."""
-        self.active_at = now
+    active_at: float
+    began: int = 0
+    """What is up to this number was everywhere before the source was known here."""
+    lost: int = 0
+    """Messages that were skipped since the last one was taken."""
+    high: int = 0
+    """The number of the last message taken, or skipped."""
+    low: int = 1
+    """From here to `high` everything is held; one more than `high` when nothing is."""
+    places: dict[int, int] = field(default_factory=dict)
+    """By number, the place of the piece that a held message is in, or begins in."""
 
 
 class ServiceLog:
@@ -132,9 +131,8 @@ class ServiceLog:
 
     def _begin(self, source: bytes, after: int, now: float) -> SourceState:
         after = max(after, self.left_behind.pop(source, 0))
-        state = self.sources[source] = SourceState(now)
-        state.began = state.high = after
-        state.low = after + 1
+        state = SourceState(now, began=after, high=after, low=after + 1)
+        self.sources[source] = state
         self._order.begin(source, after)
         return state
 

@@ -16,17 +16,13 @@ from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.delivery import OptimisticSubscriber, OrderedSubscriber
 from pubsub.archive.protocol.dissemination import Interest
 from pubsub.archive.protocol.finder import Finder, FoundArchive
-from pubsub.archive.protocol.managed_topic import ManagedTopic
+from pubsub.archive.protocol.managed_topic import RECEIVED, ManagedTopic
 from pubsub.archive.protocol.messages import (
     AckResponse,
-    Companion,
-    Discover,
     EntityUpdates,
-    Invoice,
     Negotiation,
     Notice,
     Offer,
-    Register,
     ReplicaInfo,
     ReplicaInvoice,
     ReplicaParts,
@@ -34,7 +30,6 @@ from pubsub.archive.protocol.messages import (
     StoredEvents,
 )
 from pubsub.archive.protocol.publisher import DurablePublisher
-from pubsub.archive.protocol.reading import AskEvents, AskStreams
 from pubsub.archive.protocol.subscriber import DurableSubscriber, Numbered, Since, Subscribing
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.append_files import AppendFileStore
@@ -140,20 +135,6 @@ class ArchiveActor:
             self.metrics,
         )
         self.core = ManagedTopic(world)
-        self.handlers: dict[type, Callable[[Contact, Any], None]] = {
-            Discover: self.core.receive_discover,
-            AskStreams: self.core.reading.receive_streams,
-            AskEvents: self.core.reading.receive_events,
-            Companion: self.core.receive_companion,
-            Register: self.core.entities.receive_register,
-            Invoice: self.core.entities.receive_invoice,
-            StoredEvents: self.core.replication.receive_events,
-            ReplicaInvoice: self.core.replication.receive_invoice,
-            ReplicaSummary: self.core.replication.receive_summary,
-            ReplicaParts: self.core.replication.receive_parts,
-            ReplicaInfo: self.core.replication.receive_info,
-            EntityUpdates: self.core.exchange.receive,
-        }
         stage.attach(self.contact, self._receive)
         self.up = True
         self.core.start(alone=not self.sim.archives)
@@ -170,9 +151,9 @@ class ArchiveActor:
         self._context.call_later(3.0, self._meet)
 
     def _receive(self, sender: Contact, message: object) -> None:
-        handler = self.handlers.get(type(message))
-        if handler is not None and not (self.sim.apart and type(message) in BETWEEN_REPLICAS):
-            handler(sender, message)
+        is_cut_off = self.sim.apart and type(message) in BETWEEN_REPLICAS
+        if type(message) in RECEIVED and not is_cut_off:
+            self.core.receive(sender, message)
 
     def crash(self) -> None:
         self.sim.stage.crash(self.contact)

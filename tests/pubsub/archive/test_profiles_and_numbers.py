@@ -112,7 +112,7 @@ def test_the_number_of_an_event_that_came_live_is_asked_for_by_its_id() -> None:
     (archive,) = sim.archives
     asked: list[bytes] = []
     lost: list[Notice] = []
-    receive, invoiced = reader.core.receive_notice, archive.handlers[Invoice]
+    receive, invoiced = reader.core.receive_notice, archive.core.entities.receive_invoice
 
     def lose_first(sender: Contact, notice: Notice) -> None:
         if not asked:
@@ -125,7 +125,7 @@ def test_the_number_of_an_event_that_came_live_is_asked_for_by_its_id() -> None:
         invoiced(sender, invoice)
 
     reader.core.receive_notice = lose_first  # type: ignore[method-assign]
-    archive.handlers[Invoice] = note
+    archive.core.entities.receive_invoice = note  # type: ignore[method-assign]
     publisher.publish()
     sim.stage.run_for(6)
     assert lost

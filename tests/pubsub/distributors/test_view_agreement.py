@@ -199,7 +199,7 @@ def test_the_suspicion_of_one_that_is_no_member_is_not_remembered() -> None:
     one = theatre.distributor()
     assert theatre.settled()
     late = numbered_contact(2)  # the id that the next distributor will have
-    one.core.suspect(late.id)
+    one.core.membership.suspect(late.id)
     assert theatre.distributor().contact == late
     assert theatre.settled(30.0)
     at_rest = one.core.view

@@ -56,5 +56,5 @@ class Watching:
     def _tell(self, watch: _Watch, suspected: bool) -> None:
         if suspected != watch.suspected:
             watch.suspected = suspected
-            tell = self._core.suspect if suspected else self._core.restore
+            tell = self._core.membership.suspect if suspected else self._core.membership.restore
             tell(watch.peer.id)
