@@ -324,6 +324,7 @@ class Connection:
             if longest < LAST_PACKET_ID and not 0 < keep_alive <= longest:
                 keep_alive = properties["server_keep_alive"] = longest
         self._keep_alive = 1.5 * keep_alive
+        self._heard_at = self._hub.clock.now()  # the client may have waited for its session
         self._watch_keep_alive()
         self.send(ConnAck(present, Reason.SUCCESS, properties))
         early, self._early = self._early or (), None

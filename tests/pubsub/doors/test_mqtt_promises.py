@@ -405,90 +405,26 @@ def test_a_will_comes_when_the_socket_breaks_and_not_after_a_goodbye(ports: list
                 sub.nothing(1)
 
 
-def test_a_delayed_will_waits_for_the_client_or_the_end_of_its_session(ports: list[int]) -> None:
-    first, second = ports
-    with Raw(second, "wd-sub", clean=True) as sub:
-        sub.subscribe("wills/#", options=1)
-        delayed = {WILL_DELAY: 2}
-        one = Raw(
-            first, "wd-1", properties=LASTING, will=("wills/d", "gone", 1), will_properties=delayed
-        )
-        one.socket.close()
-        with Raw(first, "wd-1", properties=LASTING) as back:  # without a will
-            assert back.present
-            sub.nothing(3)
-        short = {SESSION: 1}
-        two = Raw(
-            first,
-            "wd-2",
-            properties=short,
-            will=("wills/e", "end", 1),
-            will_properties={WILL_DELAY: 60},
-        )
-        two.socket.close()
-        assert sub.take(1, 10) == ["end"]  # the session ended, a minute before the delay
-        three = Raw(
-            first,
-            "wd-3",
+def test_a_will_comes_once_though_the_door_of_its_client_was_killed(doors: Doors) -> None:
+    with Raw(doors.ports[1], "wk-sub", clean=True) as sub:
+        sub.subscribe("orders/wk", options=2)
+        stays = Raw(doors.ports[0], "wk-1", clean=True, will=("orders/wk", "gone", 2))
+        moves = Raw(
+            doors.ports[0],
+            "wk-2",
             properties=LASTING,
-            will=("wills/f", "moved", 1),
-            will_properties={WILL_DELAY: 2},
+            will=("orders/wk", "here", 2),
+            will_properties={WILL_DELAY: 5},
         )
-        three.socket.close()
-        with Raw(second, "wd-3", properties=LASTING) as moved:  # to another door
-            assert moved.present
-            sub.nothing(3)
-        will = ("wills/g", "still here", 1)
-        options = {"properties": LASTING, "will_properties": {WILL_DELAY: 2}}
-        with (
-            Raw(first, "wd-4", will=will, **options) as four,
-            Raw(second, "wd-4", properties=LASTING) as moved,  # while it is connected to the first
-        ):
-            assert moved.present
-            assert four.ended(20) == 0x8E
-            sub.nothing(3)
-
-
-def test_messages_expire_and_say_how_long_they_have(ports: list[int]) -> None:
-    first, second = ports
-    with Raw(first, "e-sub", clean=True, properties=LASTING) as sub:
-        sub.subscribe("orders/e/#")
-        sub.disconnect()
-    with Raw(second, "e-pub", clean=True) as pub:
-        pub.published("orders/e/1", "short", 1, properties={EXPIRY: 1})
-        pub.published("orders/e/2", "long", 1, properties={EXPIRY: 100})
-        pub.published("orders/e/3", "short 2", 2, properties={EXPIRY: 1})
-        pub.published("orders/e/4", "ever", 2)
-    time.sleep(2.2)
-    with Raw(second, "e-sub", properties=LASTING) as sub:
-        assert sub.present
-        packets = [sub.expect(PUBLISH) for _ in range(2)]
-        assert [one.payload for one in packets] == [b"long", b"ever"]
-        [left] = packets[0].properties[EXPIRY]
-        assert isinstance(left, int)
-        assert 90 <= left <= 98
-        for one in packets:
-            sub.answer(PUBACK if one.qos == 1 else PUBREC, one.id)
-        sub.expect(PUBREL)
-        sub.nothing()
-
-
-def test_a_session_expires(ports: list[int]) -> None:
-    first, second = ports
-    with Raw(first, "x", clean=True, properties={SESSION: 1}) as one:
-        one.subscribe("orders/x")
-        one.disconnect()
-    time.sleep(2.5)
-    for port in (second, first):
-        with Raw(port, "x") as one:
-            assert not one.present
-            one.disconnect()
-    with Raw(first, "x", clean=True, properties=LASTING) as one:
-        one.subscribe("orders/x")
-        one.send(DISCONNECT, 0, b"\0" + properties({SESSION: 0}))  # ends now
-    time.sleep(0.5)
-    with Raw(second, "x") as one:
-        assert not one.present
+        doors.kill(0)
+        with Raw(doors.ports[1], "wk-2", properties=LASTING) as back:
+            assert back.present
+            assert sub.take(1, 30) == ["gone"]
+            assert sub.expect(PUBREL).id
+            sub.nothing(8)
+        for client in (stays, moves):
+            client.socket.close()
+    doors.start(0)
 
 
 def test_a_session_expiry_that_was_none_cannot_be_made_longer(ports: list[int]) -> None:
@@ -670,17 +606,6 @@ def test_the_same_client_at_another_door_ends_the_first_connection(ports: list[i
                 assert two.ended(20) == 0x8E
                 three.published("orders/t", "x", 1)
                 assert three.take(1) == ["x"]
-
-
-def test_keep_alive(ports: list[int]) -> None:
-    with Raw(ports[0], "ka", clean=True, keep_alive=1) as one:
-        began = time.monotonic()
-        for _ in range(3):
-            time.sleep(0.7)
-            one.send(PINGREQ, 0, b"")
-            one.expect(PINGRESP)
-        assert one.ended() == 0x8D
-        assert time.monotonic() - began > 2.5
 
 
 def test_identifiers_of_overlapping_subscriptions(ports: list[int]) -> None:

@@ -1,0 +1,176 @@
+"""Doors for MQTT and an archive on the virtual network, and clients that do as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import chain
+from typing import Any
+
+from pubsub import Archive, Node
+from pubsub.archive.store.append_files import AppendFileStore
+from pubsub.doors.mqtt.packets import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    V5,
+    Ack,
+    Asked,
+    ConnAck,
+    Connect,
+    Decoder,
+    Disconnect,
+    Packet,
+    Publish,
+    Reasons,
+    Subscribe,
+    Will,
+    write_packet,
+)
+from tests.promises.mqtt_doors import POLL, Door, Wire
+from tests.promises.storm import Outcome, Program, Storm
+
+
+class Client:
+    """A client by hand: connects where it is told, and counts what comes."""
+
+    def __init__(self, name: str, expiry: int = 0, delay: int | None = None) -> None:
+        """`delay`: that of its will, if it is to have one."""
+        self.name, self.expiry = name, expiry
+        self.will: Will | None = None
+        if delay is not None:
+            properties = {"will_delay_interval": delay} if delay else {}
+            self.will = Will("orders/wills", name.encode(), 2, False, properties)
+        self.got: Counter[str] = Counter()
+        self.messages: list[Publish] = []
+        self.is_present = False
+        self._news: list[Packet] = []
+        self._last_id = 0
+
+    async def connect(self, door: Door, clean_start: bool = False, keep_alive: int = 0) -> None:
+        self.wire, self._decoder = Wire(door), Decoder()
+        door.calls.append(self.wire)
+        self._reading = asyncio.create_task(self._read())
+        properties = {"session_expiry_interval": self.expiry}
+        connect = Connect(
+            self.name,
+            clean_start=clean_start,
+            keep_alive=keep_alive,
+            will=self.will,
+            properties=properties,
+        )
+        answer = await self.ask(connect, ConnAck)
+        assert answer.reason == 0, answer
+        self.is_present = answer.session_present
+
+    def send(self, packet: Packet) -> None:
+        self.wire.to_door.append(write_packet(packet, V5))
+
+    async def ask(self, packet: Packet, kind: type) -> Any:
+        self.send(packet)
+        while True:
+            for one in self._news:
+                if type(one) is kind:
+                    self._news.remove(one)
+                    return one
+            assert not self.wire.is_dead, f"{self.name}: the door has closed the connection"
+            await asyncio.sleep(POLL)
+
+    async def _read(self) -> None:
+        wire, is_over = self.wire, False
+        while not is_over:
+            is_over = wire.is_dead  # what was written before is read all the same
+            data, wire.to_client = wire.to_client, []
+            for packet in chain.from_iterable(map(self._decoder.feed, data)):
+                self._take(packet)
+            await asyncio.sleep(POLL)
+
+    def _take(self, packet: Packet) -> None:
+        match packet:
+            case Publish():
+                self.got[packet.payload.decode()] += 1
+                self.messages.append(packet)
+                if packet.qos:
+                    self.send(Ack(PUBACK if packet.qos == 1 else PUBREC, packet.packet_id))
+            case Ack(code) if code == PUBREL:
+                self.send(Ack(PUBCOMP, packet.packet_id))
+            case _:
+                self._news.append(packet)
+
+    async def subscribe(self, filter: str) -> None:
+        answer = await self.ask(Subscribe(1, (Asked(filter, 2),)), Reasons)
+        assert answer.code == SUBACK
+        assert answer.reasons == (2,)
+
+    async def publish(self, text: str, qos: int, expiry: int | None = None) -> None:
+        """Publish to `orders/x`, and wait until the door has the message."""
+        self._last_id += 1
+        properties = {} if expiry is None else {"message_expiry_interval": expiry}
+        message = Publish(
+            "orders/x", text.encode(), qos, packet_id=self._last_id, properties=properties
+        )
+        answer = await self.ask(message, Ack)
+        assert answer == Ack(PUBACK if qos == 1 else PUBREC, self._last_id)
+        if qos == 2:
+            answer = await self.ask(Ack(PUBREL, self._last_id), Ack)
+            assert answer == Ack(PUBCOMP, self._last_id)
+
+    async def ended(self) -> int:
+        """The reason for which the door has ended the connection."""
+        await self._reading
+        last = self._news[-1]
+        assert isinstance(last, Disconnect)
+        return last.reason
+
+    async def say_goodbye(self, **properties: int) -> None:
+        self.send(Disconnect(0, properties))
+        await self._reading
+
+    def vanish(self) -> None:
+        """The connection breaks."""
+        self.wire.close()
+
+
+class Scene:
+    """An archive and three doors."""
+
+    def __init__(self, seed: int) -> None:
+        self.storm = Storm(seed, 0, ())
+        self.doors = [Door(self.storm) for _ in range(3)]
+        self.archive: Archive
+
+    async def _meeting_point(self, program: Program) -> None:
+        async with Node(listen=program.listen, identity=program.identity):
+            await asyncio.Event().wait()
+
+    async def _archive(self, program: Program) -> None:
+        async with Archive(
+            ["/orders", "/mqtt-sessions"],
+            store=AppendFileStore(program.disk, "/archive"),
+            listen=program.listen,
+            identity=program.identity,
+            bootstrap=[self.storm.first_address],
+        ) as self.archive:
+            await asyncio.Event().wait()
+
+    async def begin(self) -> None:
+        self.storm.add("meeting point", self._meeting_point)
+        self.storm.add("archive", self._archive)
+        for number, door in enumerate(self.doors):
+            door.program = self.storm.add(f"door {number}", door.run)
+        for program in self.storm.programs:
+            self.storm.start(program)
+            await asyncio.sleep(2.0)
+
+    def kill(self, door: Door) -> None:
+        self.storm.crash(door.program)
+
+    def names(self, topic: str) -> set[str]:
+        return set(self.archive.status()[topic]["subscribers"])
+
+    def run(self, main: Any) -> None:
+        outcome = Outcome("wills", self.storm.seed)
+        self.storm.run(asyncio.wait_for(main, 600), outcome)
+        assert not outcome.violations
