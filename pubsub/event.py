@@ -374,6 +374,17 @@ def encode_copy(gossip: Gossip) -> bytes:
     return _join_copy(head, block.signature, block.encoded)
 
 
+def numbers_in_copy(data: bytes, community: str, source: bytes) -> range | None:
+    """Which events of a source an encoded message is a copy of, for this community; None: of none."""
+    if not data.startswith(_COPY_START):
+        return None
+    copy = _read_copy(data)
+    origin = origin_of(copy.block)
+    if origin is None or copy.upward or (copy.community, origin[0]) != (community, source):
+        return None
+    return range(origin[1], origin[1] + origin[2])
+
+
 # The bytes of a block: a msgpack array of code, origin and head, and a msgpack array of the events' data.
 
 BLOCK_CODE = 0x41

@@ -25,6 +25,7 @@ from pubsub.event import (
     encode_copy,
     longest_head,
     make_block,
+    numbers_in_copy,
 )
 from pubsub.publishing import Outlet, OwnBlock, OwnRuns
 from pubsub.rights import Holder
@@ -230,6 +231,21 @@ class Ways:
         for peer, contact in sent_to.items():
             if self._channels.owes(peer):
                 self._runtime.failure.expect(contact)
+
+    def withdraw(self, to: Contact, community: str, source: bytes) -> list[range]:
+        """Take back the copies of a source's blocks that have not left for a member: of which events."""
+        found: list[range] = []
+
+        def is_unwanted(message: bytes) -> bool:
+            numbers = numbers_in_copy(message, community, source)
+            if numbers is not None:
+                found.append(numbers)
+            return numbers is not None
+
+        channel = self._live.get(to.id)
+        if channel is not None:
+            channel.withdraw(is_unwanted)
+        return found
 
     def tell(self, to: Contact, message: object, until: Until) -> None:
         """Send a message over a channel, and never after the time `until.at`."""
@@ -447,6 +463,9 @@ class EventLink:
 
     def tell(self, to: Contact, message: object, until: Until) -> None:
         self._ways.tell(to, message, until)
+
+    def withdraw(self, to: Contact, community: str, source: bytes) -> list[range]:
+        return self._ways.withdraw(to, community, source)
 
     def suspect(self, peer: PeerId) -> None:
         """Give up the copies that are on their way to a member that seems to have crashed.

@@ -118,6 +118,12 @@ class Channel:
             channels.turn.schedule()
         return True
 
+    def withdraw(self, is_unwanted: Callable[[bytes], bool]) -> None:
+        """Do not send the messages that wait and are not wanted any more; they are lost, and counted."""
+        if self.core is not None:
+            self.core.transmitter.buffer.withdraw(is_unwanted)
+            self._channels.touch(self)
+
     async def send(self, message: bytes, on_ack: OnAck | None = None) -> None:
         """Buffer a message, after waiting for space where there is none; raises like `try_send`."""
         while not self.try_send(message, on_ack):

@@ -19,7 +19,10 @@ SEGMENTS_AN_ACK = 8
 """Segments that are acknowledged together at most; fewer than the window that a sender begins with."""
 
 FULL_SEGMENTS_AN_ACK = 4
-"""Full segments that are acknowledged together at most: a sender's smallest window."""
+"""Full segments that are acknowledged together, where more of them are much: a sender's smallest window."""
+
+MUCH_BYTES = 16 * 1024
+"""Bytes that need an acknowledgement before `ack_delay`, unless they are fewer full segments than above."""
 
 NOTHING: list[Buffer] = []
 
@@ -271,7 +274,7 @@ class ReceiveWindow:
 
 
 class Receiver:
-    """Says when and what to acknowledge: after four full segments, or eight of any size, at once, and
+    """Says when and what to acknowledge: after four full segments, eight where they are small, at once, and
     whatever is left after `ack_delay`.
 
     While a segment is missing, or came again, the sender is to know soon: at once, unless it was told
@@ -286,7 +289,7 @@ class Receiver:
         self.ack_at: float | None = None
         """When one is to leave at the latest."""
         self._delay = config.ack_delay
-        self._much = (FULL_SEGMENTS_AN_ACK - 1) * full_segment
+        self._much = max((FULL_SEGMENTS_AN_ACK - 1) * full_segment, MUCH_BYTES - 1)
         self._limit_step = config.receive_buffer // 4
         self.restart()
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
+from math import inf
 
 from overlay.channel.config import MAX_FLIGHT, MESSAGE_OVERHEAD, ChannelConfig
 from overlay.channel.packet import (
@@ -58,6 +60,12 @@ class Until:
 
     def __init__(self, at: float) -> None:
         self.at = at
+
+
+_NEVER = Until(-inf)
+
+MOST_LOOKED_AT = 1024
+"""Messages that one call of `withdraw` looks at."""
 
 
 class MessageTooLarge(UsageError):
@@ -300,6 +308,14 @@ class SendBuffer:
         run.withdrawn = True
         self._expire(number)
         return run
+
+    def withdraw(self, is_unwanted: Callable[[bytes], bool]) -> None:
+        """Let none of the next messages leave that the peer does not want: they count as expired."""
+        number = self._accepted - len(self.waiting)
+        for message in islice(self.waiting, MOST_LOOKED_AT):
+            if is_unwanted(message):
+                self._until[number] = _NEVER
+            number += 1
 
     def withdraw_expired(self, run: SegmentRun, now: float) -> None:
         """Take messages that have had their time out of a run that is about to be sent again."""

@@ -351,6 +351,9 @@ class Community:
                 self.record_block("send", gossip.block, gossip.hops, member.id)
         return self._leases.send(to, gossip)
 
+    def withdraw(self, to: Contact, source: bytes) -> list[range]:
+        return self._services.carrier.withdraw(to, self.name, source)
+
     def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
         if self._observer is not None:
             numbers = read_ranges(announcement.source, announcement.ranges)

@@ -60,6 +60,10 @@ class Neighbourhood(Protocol):
         Whether each has left, and arrives unless the member is gone."""
         ...
 
+    def withdraw(self, to: Contact, source: bytes) -> list[range]:
+        """Take back copies of a run's blocks that have not left for a member: of which events."""
+        ...
+
     def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
         """Tell each of these members of events, once it is sure that it is one."""
         ...

@@ -6,9 +6,11 @@ and fetches what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007
 sent them by a way that may lose them, or was too far behind to be sent them.
 
 At first every link carries the events of a publisher's run. A process that is sent one a second time asks
-for that link to be *pruned*: from then on it only announces. One link is never pruned, that from the
-*parent*: the publisher if it sends directly, else the process from which the run's first event came. So the
-links that carry events become a tree of first arrivals with the publisher at its root. An event that was
+for that link to be *pruned*: from then on it only announces, what has not left yet included. One link is
+never pruned, that from the *parent*: the publisher if it sends directly, else the process from which the
+run's first event came. So a process that the publisher sends to directly need not ask: who sees that from the
+hops of what it sends prunes its own link to it. The links that carry events become a tree of first arrivals
+with the publisher at its root. An event that was
 announced and has not come is fetched from the member that announced it. If no other event of the run has come
 of late, the parent is taken for gone: the member that is asked goes on sending the run's events, and becomes
 the parent.
@@ -94,7 +96,7 @@ class _Run:
         self.parent: PeerId | None = None
         """The member whose link is never pruned; None for one's own run."""
         self.wants: dict[PeerId, bool] = {}
-        """Members that asked to be sent this run's events, or not to be; of others it is not known yet."""
+        """Members that are to be sent this run's events, or not to be; of others it is not known yet."""
         self.children: dict[PeerId, Contact] = {}
         """Members that were drawn, or asked, to be sent them, in this order; some have left the table."""
         self.seen: set[PeerId] = set()
@@ -192,6 +194,9 @@ class LazyGossip:
         if hops <= 1:
             run.parent = sender.id  # the publisher itself
             return
+        if hops == 2 and run.wants.get(sender.id) is None:
+            # The sender is sent the events by the publisher itself, and will ask not to be sent them.
+            self._stop_sending(source, run, sender)
         now = self._context.now()
         asked = run.prunes.get(sender.id)
         if asked is None or now >= asked + PRUNE_AGAIN_SECONDS:
@@ -298,8 +303,14 @@ class LazyGossip:
             sender.id in run.children or any(member.id == sender.id for member in self._table())
         ):
             self._pruned.value += 1
-            run.wants[sender.id] = False
+            self._stop_sending(prune.source, run, sender)
+
+    def _stop_sending(self, source: bytes, run: _Run, member: Contact) -> None:
+        """Only tell a member of the run's events from now on, and of those that have not left for it."""
+        if run.wants.get(member.id) is not False:
+            run.wants[member.id] = False
             run.route = None
+            self._tell((member,), source, self._neighbourhood.withdraw(member, source))
 
     # Announcing, and fetching.
 
@@ -312,10 +323,14 @@ class LazyGossip:
             route.has_news = False
             route.forget_news()
             for members, ranges in told:
-                ranges.sort(key=_start)
-                for part in Ranges(ranges).parts() if members else ():
-                    self._neighbourhood.announce(members, AnnounceBlocks(self._topic, source, part))
-                    self._announced.value += sum(part[1::2]) * len(members)
+                if members:
+                    self._tell(members, source, ranges)
+
+    def _tell(self, members: Sequence[Contact], source: bytes, numbers: list[range]) -> None:
+        numbers.sort(key=_start)
+        for part in Ranges(numbers).parts():
+            self._neighbourhood.announce(members, AnnounceBlocks(self._topic, source, part))
+            self._announced.value += sum(part[1::2]) * len(members)
 
     def _receive_announcement(self, sender: Contact, source: bytes, numbers: range) -> None:
         run = self._runs.get(source)

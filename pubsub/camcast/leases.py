@@ -79,6 +79,10 @@ class Carrier(Protocol):
         """Send a message about events so that it should arrive, and never after the time `until.at`."""
         ...
 
+    def withdraw(self, to: Contact, community: str, source: bytes) -> list[range]:
+        """Take back the copies of a source's blocks that have not left for a process: of which events."""
+        ...
+
     def refused(self, gossip: Gossip) -> None:
         """One copy will not be sent."""
         ...

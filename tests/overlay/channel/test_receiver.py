@@ -13,13 +13,13 @@ from overlay.channel.receiving import (
     Receiver,
 )
 
-FULL = 1000
+FULL = 8000
 DELAY = ChannelConfig().ack_delay
 
 
-def receiver() -> Receiver:
+def receiver(full_segment: int = FULL) -> Receiver:
     config = ChannelConfig()
-    return Receiver(config, ReceiveBudget(config.receive_memory), FULL)
+    return Receiver(config, ReceiveBudget(config.receive_memory), full_segment)
 
 
 def take(taker: Receiver, number: int, size: int, now: float = 0.0) -> None:
@@ -32,12 +32,17 @@ def take(taker: Receiver, number: int, size: int, now: float = 0.0) -> None:
     taker.taken(len(segment), now)
 
 
-def test_four_full_segments_are_acknowledged_at_once() -> None:
-    taker = receiver()
-    for number in range(FULL_SEGMENTS_AN_ACK - 1):
-        take(taker, number, FULL - 4)
+@pytest.mark.parametrize(
+    ("full", "together"), [(FULL, FULL_SEGMENTS_AN_ACK), (1400, SEGMENTS_AN_ACK)]
+)
+def test_full_segments_are_acknowledged_at_once_four_at_a_time_and_eight_where_they_are_small(
+    full: int, together: int
+) -> None:
+    taker = receiver(full)
+    for number in range(together - 1):
+        take(taker, number, full - 4)
         assert not taker.ack_due
-    take(taker, FULL_SEGMENTS_AN_ACK - 1, FULL - 4)
+    take(taker, together - 1, full - 4)
     assert taker.ack_due
 
 

@@ -152,3 +152,20 @@ def test_a_rest_that_lies_about_its_size_is_refused(size: int) -> None:
     packet = REST.pack(PacketType.REST, core.session, other.session, 0, number, size, 7)
     b.receive(a.contact, packet + b"\0\0")
     assert b.refused == {"malformed": 1}
+
+
+def test_of_what_waits_only_what_is_wanted_leaves() -> None:
+    wire = Wire(1)
+    a, b = wire.nodes
+    core = a.table.to(b.contact, wire.now)
+    outcomes: dict[bytes, bool] = {}
+    messages = [b"wanted", b"not wanted", b"wanted " * 500, b"not wanted " * 500, b"wanted too"]
+    for message in messages:
+        core.write(message, partial(outcomes.__setitem__, message), None)
+    core.transmitter.buffer.withdraw(lambda message: message.startswith(b"not"))
+    a.flush(core)
+    wire.run(5)
+    wanted = {message: not message.startswith(b"not") for message in messages}
+    assert outcomes == wanted
+    assert {bytes(message) for message in b.delivered} == {m for m in messages if wanted[m]}
+    assert core.transmitter.buffer.used == 0

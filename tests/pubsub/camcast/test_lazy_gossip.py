@@ -9,12 +9,14 @@ import pytest
 
 from overlay.contact import Contact, PeerId
 from overlay.membership.modes import MODES, ModeName
-from overlay.virtual.stage import StageConfig
+from overlay.metrics import Metrics
+from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.camcast.gossip import Neighbourhood, Outlook
 from pubsub.camcast.lazy import LazyGossip, _Route, _Run
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.repair import KeptBlocks
+from pubsub.event import Gossip, Head, make_block
 from tests.pubsub.camcast.measure import TOPICS, crash, hierarchy, is_at_least, measure, predicted
 from tests.pubsub.camcast.troupe import Actor, Troupe
 
@@ -435,3 +437,58 @@ def test_only_a_version_that_announces_to_anyone_tells_those_who_left(
     else:
         with pytest.raises(AssertionError, match="announced outside it"):
             go_on()
+
+
+class Noted:
+    """A neighbourhood of three members, which notes what is asked of it."""
+
+    name = TOPIC
+    parameters = Parameters()
+
+    def __init__(self) -> None:
+        self.members = [numbered_contact(number) for number in range(3)]
+        self.context = Stage(1).context(numbered_contact(3))
+        self.random = self.context.random
+        self.metrics = Metrics()
+        self.sent: list[list[Contact]] = []
+        self.withdrawn: list[Contact] = []
+        self.told: list[tuple[Contact, tuple[int, ...]]] = []
+        self._outlook = Outlook(tuple(self.members), 3)
+
+    def outlook(self, now: float) -> Outlook:
+        return self._outlook
+
+    def forward(self, to: Sequence[Contact], gossip: Gossip) -> bool:
+        self.sent.append(list(to))
+        return True
+
+    def withdraw(self, to: Contact, source: bytes) -> list[range]:
+        self.withdrawn.append(to)
+        return [range(2, 4), range(1, 2)]
+
+    def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
+        self.told += [(one, announcement.ranges) for one in to]
+
+
+def test_who_needs_a_run_no_longer_is_told_what_has_not_left_for_it() -> None:
+    around, source = Noted(), bytes(28)
+    lazy = LazyGossip(cast(Any, around))
+    parent, served, pruning = around.members
+
+    def hear(number: int) -> None:
+        block = make_block(source, number, Head(TOPIC, eager=False), [b"\xc0"])
+        lazy.spread(Gossip(block, TOPIC, 4), parent)
+
+    hear(1)
+    lazy.heard_again(source, 3, pruning)  # it may have nobody else to have the events from
+    assert (around.sent, around.withdrawn) == ([[served, pruning]], [])
+    lazy.heard_again(source, 2, served)  # it has them from the publisher itself
+    hear(2)
+    assert around.sent[1:] == [[pruning]]
+    for _ in range(2):
+        lazy.receive(pruning, Prune(TOPIC, source))
+    hear(3)
+    assert around.sent[2:] == []
+    assert around.withdrawn == [served, pruning]
+    assert around.told == [(served, (1, 3)), (pruning, (1, 3))]
+    lazy.stop()

@@ -159,6 +159,9 @@ class Noting:
 
     def suspect(self, peer: PeerId) -> None: ...
 
+    def withdraw(self, to: Contact, community: str, source: bytes) -> list[range]:
+        return []
+
 
 @pytest.mark.parametrize(
     ("hops", "eager", "asked_for", "held"),

@@ -54,6 +54,9 @@ class StageCarrier:
 
     def suspect(self, peer: PeerId) -> None: ...
 
+    def withdraw(self, to: Contact, community: str, source: bytes) -> list[range]:
+        return []
+
     def tell(self, to: Contact, message: object, until: Until) -> None:
         self._context.send(to, message)
 
