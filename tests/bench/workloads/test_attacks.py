@@ -7,43 +7,57 @@ from typing import Any
 
 import pytest
 
-from bench.workloads import attacks, floods
-from bench.workloads.attacks import ATTACKS, CASES, Arena, Case
+from bench.workloads import arena, attacks, floods
+from bench.workloads.arena import Arena, Case
+from bench.workloads.attacks import ATTACKS, CASES, attack_of, summed_up
 
 
-def figures(case: Case, attackers: int = 3) -> dict[str, float]:
-    arena = Arena(case, argparse.Namespace(nodes=6, seed=1), attackers)
-    arena.run()
-    return arena.figures
+def figures(case: Case, attackers: int = 3, nodes: int = 6, seed: int = 1) -> dict[str, float]:
+    place = Arena(attack_of(case), case, nodes, attackers, seed)
+    place.run()
+    return place.figures
 
 
 def test_every_attack_has_a_case_with_a_defence_and_one_without_or_weaker() -> None:
-    for attack in ATTACKS:
+    assert {case.attack.partition(",")[0] for case in CASES} == set(ATTACKS)
+    for attack in {case.attack for case in CASES}:
         assert len({case.defence for case in CASES if case.attack == attack}) > 1, attack
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"BEFORE": 2, "DURING": 6, "NEWCOMERS": 2, "DRAWS": 50}.items():
-        monkeypatch.setattr(attacks, name, value)
+    monkeypatch.setattr(arena, "BEFORE", 2)
+    monkeypatch.setattr(arena, "DURING", 6)
+
+
+def test_one_network_that_did_not_recover_leaves_no_time_to_recover() -> None:
+    found = summed_up([{"lost": 2.0, "recovered": 3.0}, {"lost": 8.0}])
+    assert found == {"lost": 5.0, "worst": 8.0}
+    found = summed_up([{"lost": 0.0, "recovered": 0.0}, {"lost": 1.0, "recovered": 4.0}])
+    assert found == {"lost": 0.5, "worst": 1.0, "recovered": 4.0}
 
 
 def test_an_attack_of_nobody_takes_nothing(short: None) -> None:
-    assert figures(Case("censor", ""), attackers=0) == {"lost": 0.0, "recovered": 0.0}
+    found = figures(Case("censor", ""), attackers=0)
+    assert found["lost"] == found["recovered"] == 0.0
+    assert found["delay"] < 200
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("attack", ["censor", "promise"])
 def test_members_that_turn_against_the_others_are_got_round(attack: str) -> None:
     """Half of all, each in the tree by which events go."""
-    options = argparse.Namespace(nodes=16, seed=1)
-    lost = []
-    for case in (Case(attack, ""), Case(attack, "none", attacks.NO_REPAIR)):
-        arena = Arena(case, options, 16)
-        arena.run()
-        lost.append(arena.figures["lost"])
+    cases = (Case(attack, ""), Case(attack, "none", attacks.NO_REPAIR))
+    lost = [figures(case, 16, nodes=16)["lost"] for case in cases]
     assert lost[0] == 0.0
     assert lost[1] > 10.0
+
+
+@pytest.mark.sweep
+def test_who_is_asked_for_an_event_becomes_the_parent_and_sends_the_next_ones_at_once() -> None:
+    cases = (Case("censor", ""), Case("censor", "", turn_off=attacks.parents_stay))
+    changed, same = (figures(case, 16, nodes=16)["delay"] for case in cases)
+    assert changed < 0.6 * same
 
 
 def test_sybils_with_no_right_take_nothing(short: None) -> None:
@@ -57,10 +71,17 @@ def test_strangers_get_back_less_than_they_send(short: None, settings: dict[str,
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_newcomers_find_a_topic_though_24_next_to_its_key_lie(seed: int) -> None:
-    arena = Arena(Case("eclipse", "the region"), argparse.Namespace(nodes=16, seed=seed), 24)
-    arena.run()
-    assert arena.figures["lost"] == 0.0
+def test_newcomers_find_a_topic_though_24_next_to_its_key_lie_and_name_only_each_other(
+    seed: int,
+) -> None:
+    assert figures(Case("eclipse", "the region"), 24, 16, seed)["lost"] == 0.0
+
+
+@pytest.mark.sweep
+def test_twelve_who_name_only_each_other_take_over_a_single_path() -> None:
+    one_path = Case("eclipse", "", attacks.ONE_PATH)
+    assert figures(one_path, 12, 16)["lost"] > 50.0
+    assert figures(Case("eclipse", ""), 12, 16)["lost"] < 5.0
 
 
 def test_a_right_that_has_ended_gives_nothing_whatever_the_clock_of_its_holder_says(
