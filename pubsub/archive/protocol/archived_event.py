@@ -144,9 +144,8 @@ class Received:
             block = read_packed(self._encoded, managed)
             if (reason := refusal(block)) is not None:
                 raise WireError(reason)
-            data, _ = block.data()
-            origin = Origin(block.topic, block.publisher, block.run, 0, signed, block.trace)
-            self._read = (origin, block.first, data)
+            batch, _ = block.batch(0, signed)
+            self._read = (batch.origin, batch.first, batch.data)
         return self._read
 
 
