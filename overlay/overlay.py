@@ -35,7 +35,8 @@ from overlay.futures import Futures
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.topic_name import check_topic_name
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 
 GOODBYE_SECONDS = 2.0
 """How long closing waits for its withdrawals to be answered."""

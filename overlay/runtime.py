@@ -33,7 +33,8 @@ from overlay.errors import ClosedError, UsageError
 from overlay.failure import FailureConfig, FailureDetector
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 from overlay.transport.frame import Buffer, FrameKind
 from overlay.wire import WireError, code_in, code_of, decode, encode, is_message_type
 

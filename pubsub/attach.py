@@ -22,7 +22,8 @@ from overlay.membership.modes import MODES, make_membership
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.messages import Check
 from pubsub.camcast.parameters import Parameters, membership_config

@@ -24,7 +24,7 @@ from overlay.identity import Identity
 from overlay.membership.modes import MODES, MembershipConfig, ModeName
 from overlay.session import SessionConfig, check_keys
 from overlay.topic_name import check_topic_name
-from overlay.transport.endpoint import SocketConfig
+from overlay.transport.config import SocketConfig
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
 from pubsub.event import DATA_LIMIT

@@ -14,7 +14,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Randomness, Timer
 from overlay.failure import FailureConfig
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 from overlay.virtual.stage import Stage, numbered_contact
 from overlay.wire import encode

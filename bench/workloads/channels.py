@@ -25,7 +25,8 @@ from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 from overlay.transport.frame import Buffer
 
 MESSAGE = bytes(256)

@@ -33,7 +33,8 @@ from overlay.directory import DirectoryConfig
 from overlay.identity import Identity
 from overlay.loops import run as run_loop
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 from overlay.virtual import Latency, Network, nth_host
 
 NODES = 64

@@ -25,7 +25,8 @@ from overlay.entropy import entropy
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.runtime import Runtime
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 from pubsub.distributors import (
     ClientConfig,
     Distributor,

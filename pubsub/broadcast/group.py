@@ -40,7 +40,7 @@ from overlay.channel import ChannelState
 from overlay.contact import Address, Contact
 from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from overlay.wire import encode
 from pubsub.broadcast import stacks
 from pubsub.broadcast.events import (

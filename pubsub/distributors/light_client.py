@@ -19,7 +19,7 @@ from overlay.membership.interface import TopicDirectory
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from pubsub.attach import make_gate
 from pubsub.config import LOOPBACK_DATAGRAM, USUAL_DATAGRAM
 from pubsub.distributors import messages

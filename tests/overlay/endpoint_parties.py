@@ -18,7 +18,8 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.session import SessionConfig
 from overlay.session.sessions import Sessions
-from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint, FrameKind
 from overlay.transport.frame import FrameBatch
 from overlay.virtual import Network
 

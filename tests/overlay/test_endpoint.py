@@ -10,7 +10,8 @@ from overlay import loops
 from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError
 from overlay.identity import Identity
-from overlay.transport.endpoint import SENDS_A_TURN, FrameKind, SocketConfig
+from overlay.transport.config import SocketConfig
+from overlay.transport.endpoint import SENDS_A_TURN, FrameKind
 from overlay.transport.udp import ListenError
 from overlay.virtual import Latency, Network
 from tests.overlay.endpoint_parties import (

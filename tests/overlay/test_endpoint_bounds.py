@@ -6,7 +6,8 @@ import asyncio
 import itertools
 
 from overlay.identity import Identity
-from overlay.transport.endpoint import WORK_A_TURN, SocketConfig
+from overlay.transport.config import SocketConfig
+from overlay.transport.endpoint import WORK_A_TURN
 from overlay.transport.frame import MAX_FRAMES, FrameKind, PlainEnvelope, frame_head
 from tests.overlay.endpoint_parties import (
     Runner,

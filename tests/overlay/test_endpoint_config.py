@@ -8,7 +8,7 @@ import pytest
 
 from overlay.contact import Address
 from overlay.errors import UsageError
-from overlay.transport.endpoint import EndpointConfig, SocketConfig
+from overlay.transport.config import EndpointConfig, SocketConfig
 
 KEY = bytes(32)
 

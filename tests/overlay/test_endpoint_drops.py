@@ -11,7 +11,8 @@ from overlay.contact import Address, Contact
 from overlay.errors import UsageError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint, FrameKind
 from overlay.transport.frame import SEALED, PlainEnvelope, frame_head
 from overlay.virtual import Latency, Network
 from tests.overlay.endpoint_parties import (

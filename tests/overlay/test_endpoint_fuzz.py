@@ -14,7 +14,8 @@ from overlay.identity import Identity
 from overlay.loops import run
 from overlay.metrics import Metrics
 from overlay.session import SessionConfig
-from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind, SocketConfig
+from overlay.transport.config import EndpointConfig, SocketConfig
+from overlay.transport.endpoint import Endpoint, FrameKind
 from overlay.transport.frame import PlainEnvelope, frame_head
 from overlay.wire import Data, WireError, decode, encode, message
 from tests.overlay.endpoint_parties import Insider

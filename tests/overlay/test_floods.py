@@ -13,7 +13,7 @@ import pytest
 from overlay import loops
 from overlay.context import Timer
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import SocketConfig
+from overlay.transport.config import SocketConfig
 from overlay.transport.frame import FrameKind, PlainEnvelope, frame_head
 from overlay.transport.guard import (
     MAX_BLOCKS,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from overlay import loops
-from overlay.transport.endpoint import SocketConfig
+from overlay.transport.config import SocketConfig
 from overlay.transport.frame import MAX_TRAIN
 from overlay.transport.udp import UDP_SEGMENT
 from overlay.virtual import Network

@@ -21,7 +21,7 @@ from overlay.membership.interface import TopicDirectory
 from overlay.overlay import CountError, NotOpenError, OverlayClosedError
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.topic_name import TopicNameError
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 
 TOPIC = "/soccer/italy"

@@ -16,7 +16,7 @@ from overlay.limited_msgpack import pack
 from overlay.loops import run as run_on_real_loop
 from overlay.membership.structured.drawing import Farewell
 from overlay.runtime import Links, Runtime, RuntimeConfig
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from overlay.transport.frame import FrameKind
 from overlay.virtual import Deadlock, Latency, Network, nth_host
 from overlay.wire import MAX_ARRAY, encode, message

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import SENDS_A_TURN, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import SENDS_A_TURN
 from overlay.turn import Turn
 from overlay.virtual import Network
 from overlay.wire import encode

@@ -11,7 +11,8 @@ from overlay.contact import Contact
 from overlay.errors import CamcastError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint, FrameKind
 from overlay.transport.frame import ANSWER, SEALED
 from overlay.virtual import Latency, Network, nth_host
 from overlay.wire import encode

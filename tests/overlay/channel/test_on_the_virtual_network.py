@@ -14,7 +14,8 @@ from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 from overlay.virtual import Deadlock, Latency, Network, nth_host
 
 KEY = bytes(range(32))

@@ -9,7 +9,8 @@ from overlay.contact import Address, Contact
 from overlay.dht.messages import Letter, unpack_letter
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint, FrameKind
 from overlay.wire import decode, encode
 
 Answer = Callable[[Contact, Any], object | None]

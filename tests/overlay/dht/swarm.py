@@ -15,7 +15,8 @@ from overlay.dht.node import DhtNode
 from overlay.entropy import entropy
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 from overlay.virtual import Network, nth_host
 
 T = TypeVar("T")

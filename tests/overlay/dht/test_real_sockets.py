@@ -12,7 +12,8 @@ from overlay.identity import Identity
 from overlay.loops import run
 from overlay.metrics import Metrics
 from overlay.session import new_key
-from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
 from tests.overlay.dht.swarm import key
 
 

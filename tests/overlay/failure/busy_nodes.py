@@ -10,7 +10,7 @@ from overlay.entropy import entropy
 from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from overlay.virtual import Network, nth_host
 from overlay.wire import message
 

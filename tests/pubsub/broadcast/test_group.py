@@ -14,7 +14,7 @@ from overlay.channel import ChannelConfig
 from overlay.errors import ClosedError, UsageError
 from overlay.loops import run as run_on_real_loop
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.broadcast.events import Deliver, LayerMessage
 from pubsub.broadcast.group import Group, GroupChannel, GroupError

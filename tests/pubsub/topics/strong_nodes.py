@@ -11,7 +11,7 @@ from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from overlay.virtual import Network, nth_host
 from pubsub.topics import Delivery, StrongTopic, StrongTopics
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.config import EndpointConfig
 from overlay.virtual import Network
 from tests.pubsub.topics.strong_nodes import StrongNodes
 from tests.pubsub.topics.test_strong_topic import play
