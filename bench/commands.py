@@ -10,13 +10,13 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.players import Line, Players
 from bench.servers import NotInstalled
 from bench.spark.session import add_spark_options
 from bench.suites import BUILT_IN, Suite, find_suite
@@ -100,9 +100,11 @@ def _out(command: argparse.ArgumentParser) -> None:
 def run_suite(arguments: argparse.Namespace) -> int:
     """Run a suite, and write the report if asked to; the exit code is 1 when a row failed."""
     from bench.report import write_report
+    from bench.report.spread import trace_all
     from bench.runs import record_run
     from bench.store import ResultStore, is_uri
 
+    began = time.monotonic()
     if arguments.suite == SPEED:
         if is_uri(arguments.out):
             raise UsageError(f"{SPEED} runs on this machine alone: --out is a path, not a URI")
@@ -110,14 +112,20 @@ def run_suite(arguments: argparse.Namespace) -> int:
     suite = find_suite(arguments.suite)
     if arguments.only:
         suite = suite.only(arguments.only)
-    with _session(arguments, is_long=bool(suite.grids)) as spark:
+    with Players() as players, ExitStack() as stack:
+        # Traced for the report while Java starts, which leaves a core idle.
+        emulated = any(experiment.tier == "emulate" for experiment in suite.experiments)
+        tracing = players.start(trace_all) if emulated else None
+        spark = stack.enter_context(_session(arguments, is_long=bool(suite.grids)))
         store = ResultStore(spark, arguments.out).open()
         master = spark.conf.get("spark.master", "local")
         print(f"{suite.name}: {len(suite):,} experiments on {master}", flush=True)
         record_run(store, arguments.suite)
         is_complete, seen = _run(spark, suite, store, arguments.processes, arguments.across)
+        if tracing is not None:
+            is_complete &= _keep_traced(store, tracing)
         if arguments.report:
-            print(f"the report is {write_report(store, seen)}")
+            print(f"the report is {write_report(store, seen, time.monotonic() - began)}")
     return 0 if is_complete else 1
 
 
@@ -135,32 +143,34 @@ def _session(
 def _run(
     spark: SparkSession, suite: Suite, store: ResultStore, processes: bool, across: int = 1
 ) -> tuple[bool, Aggregates | None]:
-    """Run what is left of a suite, in rounds, and trace the events of the report; what failed is printed.
+    """Run what is left of a suite, in rounds; what failed is printed.
 
     Whether nothing failed, and the aggregates of the last look.
     """
     from bench.progress import ProgressLine
-    from bench.report.spread import write_spread
     from bench.runs import run_rounds
 
     line = ProgressLine(sys.stdout)
-    emulated = any(experiment.tier == "emulate" for experiment in suite.experiments)
-    with ThreadPoolExecutor(1) as beside:
-        traced = beside.submit(write_spread, spark, store) if emulated else None
-        try:
-            failures, seen = run_rounds(
-                spark, suite, store, line, processes=processes, across=across
-            )
-        finally:
-            line.close()
+    try:
+        failures, seen = run_rounds(spark, suite, store, line, processes=processes, across=across)
+    finally:
+        line.close()
     for failure in failures:
         last = failure.error.splitlines()[-1]
         print(f"failed: {last}\n  replay: {failure.experiment.as_json()}", file=sys.stderr)
-    untraced = traced.exception() if traced is not None else None
-    if untraced is not None:
-        print(f"failed: tracing an event for the report: {untraced}", file=sys.stderr)
-        return False, seen
     return not failures, seen
+
+
+def _keep_traced(store: ResultStore, tracing: Line) -> bool:
+    """Keep the events that were traced for the report; False, and printed, where one failed."""
+    from bench.report.spread import keep_traced
+
+    try:
+        keep_traced(store, tracing.answer())
+    except CamcastError as error:
+        print(f"failed: tracing an event for the report: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def aggregate_results(arguments: argparse.Namespace) -> int:

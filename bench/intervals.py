@@ -86,6 +86,25 @@ def look_at(networks: int) -> tuple[int, float]:
     return scheduled[-1], ERROR / (number * (number + 1))
 
 
+MOST_LOOKS = 20
+"""Of those that are thought ahead to: five million networks, which nobody runs."""
+
+
+def networks_for(networks: int, half: float, narrow: float) -> int:
+    """About how many networks an interval needs to be `narrow` to either side, if it is `half` with
+    `networks`: the first later look that gives one so narrow, with its error and Student's quantile."""
+    spread = half / _reach(networks)
+    later = (round(FEWEST * GROWTH**number) for number in range(MOST_LOOKS))
+    found = (look for look in later if look > networks)
+    return next((look for look in found if spread * _reach(look) <= narrow), 2**MOST_LOOKS)
+
+
+def _reach(networks: int) -> float:
+    """Half the width of the interval of a mean over networks that deviate by 1."""
+    used, error = look_at(networks)
+    return float(stdtrit(used - 1, 1 - error / 2)) / math.sqrt(used)
+
+
 def wilson(successes: float, trials: float, error: float = ERROR) -> Interval:
     """Wilson's score interval of a proportion; it stays inside [0, 1] and is right at 0 and 1 too."""
     if trials < 1 or not 0 <= successes <= trials:

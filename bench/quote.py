@@ -199,7 +199,8 @@ def _report_table(text: str, report: Report) -> str:
     made = report["made"]
     # When, on which commit and machine; the versions of packages are in the report.
     runs = ["; ".join(made[key].split("; ")[:3]) for key in made if key.startswith("run of ")]
-    return f"\n{written}\n\n`{made['command']}`: {', '.join(runs)}.\n\n"
+    took = f"; {made['took']}" if "took" in made else ""
+    return f"\n{written}\n\n`{made['command']}`: {', '.join(runs)}{took}.\n\n"
 
 
 def _report_cell(text: str, report: Report) -> str:

@@ -222,9 +222,9 @@ def _further(
     """By family and mode, how many networks the next look needs, where an undecided claim needs that."""
     found = {}
     for index, family in enumerate(families):
-        for mode, needed in family.wanted(asked).items():
+        for mode in family.wanted(asked):
             known = there.get((index, mode), FEWEST)
-            look = family.next_look(known, needed)
+            look = family.next_look(known)
             if look > known:
                 found[index, mode] = look
     return found

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bench.aggregates import Aggregate, Aggregates
-from bench.intervals import FEWEST, Interval, looks
+from bench.intervals import FEWEST, Interval, looks, networks_for
 from bench.results import SHARES
 
 SHARE_MARGIN = 0.05
@@ -86,7 +86,7 @@ class Part:
         away = max(away, self.margin - abs(self.interval.value))
         if not away or not math.isfinite(half):
             return None
-        return max(FEWEST, math.ceil(self.networks * (half / away) ** 2))
+        return networks_for(self.networks, half, away)
 
 
 @dataclass(frozen=True, slots=True)

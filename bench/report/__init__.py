@@ -12,16 +12,18 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 
 
-def write_report(store: ResultStore, aggregates: Aggregates | None = None) -> str:
+def write_report(
+    store: ResultStore, aggregates: Aggregates | None = None, took: float | None = None
+) -> str:
     """Write `report.html`, `.md`, `.json` and `figures/*.svg` beside the results; return where the page is.
 
-    `aggregates`: of the store, where they are known.
+    `aggregates`: of the store, where they are known; `took`: seconds since the command that ran a suite.
     """
     from bench.report.content import content
     from bench.report.material import gather
     from bench.spark.files import write_text
 
-    for name, text in report_files(content(gather(store, aggregates))).items():
+    for name, text in report_files(content(gather(store, aggregates, took))).items():
         write_text(store.spark, f"{store.place}/{name}", text)
     return f"{store.place}/{PAGE}"
 

@@ -42,6 +42,8 @@ class Material:
     """One traced event for each mode."""
     written: str = ""
     """From when to when results were committed."""
+    took: float | None = None
+    """Seconds from the start of the command that ran the suite to its report."""
 
     @property
     def directory(self) -> Path | None:
@@ -49,7 +51,9 @@ class Material:
         return None if is_uri(self.place) else Path(self.place)
 
 
-def gather(store: ResultStore, aggregates: Aggregates | None = None) -> Material:
+def gather(
+    store: ResultStore, aggregates: Aggregates | None = None, took: float | None = None
+) -> Material:
     """Read a store; `aggregates`, where somebody has looked at all of it already."""
     return Material(
         aggregates or Aggregates.of(store),
@@ -58,6 +62,7 @@ def gather(store: ResultStore, aggregates: Aggregates | None = None) -> Material
         _asked(store),
         store.kept(SPREAD),
         _written(store.commits()),
+        took,
     )
 
 
@@ -100,6 +105,9 @@ def provenance(material: Material) -> Provenance:
     runs = [run for run in material.runs if run.name in suites]
     items = [("suites", ", ".join(suites)), ("command", _command(suites, runs, material.place))]
     items += [(f"run of {run.name}", _run(run)) for run in _last(runs)]
+    if material.took is not None:
+        minutes, seconds = divmod(round(material.took), 60)
+        items.append(("took", f"{minutes} min {seconds} s from the command to the report"))
     untold = [suite for suite in suites if suite not in {run.name for run in runs}]
     if untold and material.written:
         items.append((f"results of {', '.join(untold)}", f"written {material.written}"))

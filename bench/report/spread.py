@@ -7,10 +7,9 @@ the event, a line the copy that brought it. Hollow dots at the end are processes
 from __future__ import annotations
 
 import html
-import json
 import traceback
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from bench.aggregates import community_name
@@ -20,9 +19,6 @@ from bench.suites.settings import COMPARED, DEFAULTS, variant
 from overlay.errors import CamcastError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
     from bench.store import ResultStore
 
 WIDTH = 900
@@ -236,28 +232,21 @@ def experiment(mode: str) -> Experiment:
     )
 
 
-def write_spread(spark: SparkSession, store: ResultStore) -> None:
-    """Trace an event of each mode on the executors and keep them; nothing is done where that is kept.
+def trace_all(pipe: Connection) -> None:
+    """The role of a process (bench.players) that traces an event of each mode while Spark starts."""
+    pipe.send([_trace_or_error(mode) for mode in COMPARED])
+
+
+def keep_traced(store: ResultStore, found: list[dict[str, Any]]) -> None:
+    """Keep what was traced; nothing is done where that is kept.
 
     `SpreadError` tells of the first mode that failed, with the experiment that replays it.
     """
-    if store.kept(TABLE):
-        return
-    modes = spark.createDataFrame([(mode,) for mode in COMPARED], "mode string")
-    traced = modes.repartition(len(COMPARED), "mode").mapInArrow(_trace_rows, "traced string")
-    found = [json.loads(row.traced) for row in traced.collect()]
     for one in found:
         if "error" in one:
             raise SpreadError(f"{one['error']}\n  replay: {experiment(one['mode']).as_json()}")
-    store.keep(TABLE, sorted(found, key=lambda one: COMPARED.index(one["mode"])))
-
-
-def _trace_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    for batch in batches:
-        traced = [json.dumps(_trace_or_error(mode)) for mode in batch.column(0).to_pylist()]
-        yield pa.record_batch([pa.array(traced, pa.string())], ["traced"])
+    if not store.kept(TABLE):
+        store.keep(TABLE, found)
 
 
 def _trace_or_error(mode: str) -> dict[str, Any]:

@@ -56,25 +56,22 @@ class Family:
             if mode in (None, one.mode)
         ]
 
-    def wanted(self, asked: Iterable[tuple[tuple[str, str, str], int]]) -> dict[str, int]:
-        """By mode, about how many of its networks are wanted in all; asked for by figure, variant and mode.
+    def wanted(self, asked: Iterable[tuple[tuple[str, str, str], int]]) -> list[str]:
+        """The modes of which more networks are wanted; asked for by figure, variant and mode, with about how
+        many would decide a claim.
 
         Who needs more than twice the budget is not listened to.
         """
-        found: dict[str, int] = {}
-        for (figure, variant, mode), needed in asked:
-            own = figure == self.figure and variant in self.variants
-            if own and needed <= HOPELESS * self.most:
-                found[mode] = max(found.get(mode, 0), needed)
-        return found
+        found = [
+            mode
+            for (figure, variant, mode), needed in asked
+            if figure == self.figure and variant in self.variants and needed <= HOPELESS * self.most
+        ]
+        return list(dict.fromkeys(found))
 
-    def next_look(self, there: int, needed: int) -> int:
-        """How many networks there are at the next look that may decide, where about `needed` are wanted.
-
-        `there` where the budget is spent.
-        """
-        later = [look for look in looks(self.most) if look > there]
-        return next((look for look in later if look >= needed), later[-1] if later else there)
+    def next_look(self, there: int) -> int:
+        """How many networks there are at the next look; `there` where the budget is spent."""
+        return next((look for look in looks(self.most) if look > there), there)
 
 
 LARGE = 20_000

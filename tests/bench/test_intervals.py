@@ -15,6 +15,7 @@ from bench.intervals import (
     look_at,
     looks,
     mean_interval,
+    networks_for,
     share_interval,
     wilson,
 )
@@ -107,3 +108,15 @@ def test_common_random_numbers_make_a_difference_sharper() -> None:
 def test_the_same_values_give_the_same_interval() -> None:
     values = np.random.default_rng(1).normal(size=12)
     assert mean_interval(values) == mean_interval(values.tolist())
+
+
+def test_the_look_that_is_thought_to_decide_gives_an_interval_so_narrow() -> None:
+    """Values go on to vary as they did: half the width at each look is what was foreseen."""
+    values = [(-1.0) ** number for number in range(40)]
+    halves = {}
+    for count in looks(40):
+        found = mean_interval(values[:count], look_at(count)[1])
+        halves[count] = (found.high - found.low) / 2
+    for count in (10, 20, 40):
+        assert networks_for(5, halves[5], 1.25 * halves[count]) == count
+    assert networks_for(5, halves[5], 2 * halves[5]) == 10, "no look is looked at twice"

@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from bench import commands
+from bench.commands import _keep_traced
 from bench.experiment import Experiment
-from bench.report.spread import experiment, write_spread
-from bench.suites import Suite, expand
+from bench.report.spread import experiment, trace_all
+from bench.suites.settings import COMPARED
 
 
 class Here:
-    """As much of Spark, and of a store, as tracing needs, in this process."""
+    """As much of a pipe, a process at its other end and a store as tracing needs."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
-        self._items: list[Any] = []
+        self._sent: list[dict[str, Any]] = []
 
-    def createDataFrame(self, rows: list[tuple[str]], columns: str) -> Here:
-        self._items = [mode for (mode,) in rows]
-        return self
+    def send(self, found: list[dict[str, Any]]) -> None:
+        self._sent = found
 
-    def repartition(self, parts: int, column: str) -> Here:
-        return self
-
-    def mapInArrow(self, function: Callable[..., Iterable[pa.RecordBatch]], columns: str) -> Here:
-        batches = function([pa.record_batch([self._items], ["mode"])])
-        self._items = [SimpleNamespace(**row) for batch in batches for row in batch.to_pylist()]
-        return self
-
-    def collect(self) -> list[Any]:
-        return self._items
+    def answer(self) -> list[dict[str, Any]]:
+        return self._sent
 
     def kept(self, table: str) -> list[dict[str, Any]]:
         return self.rows
 
     def keep(self, table: str, rows: list[dict[str, Any]]) -> None:
-        self.rows = json.loads(json.dumps(rows))
+        self.rows = rows
+
+
+def traced(here: Any) -> bool:
+    trace_all(here)
+    return _keep_traced(here, here)
 
 
 def test_a_trace_that_fails_is_told_with_its_reason_and_seed(
@@ -54,25 +46,19 @@ def test_a_trace_that_fails_is_told_with_its_reason_and_seed(
         return {"mode": mode}
 
     monkeypatch.setattr("bench.report.spread.trace", trace)
-    monkeypatch.setattr("bench.runs.execute", lambda *_, **__: [])
-    suite = Suite("s", "", tuple(expand("s", "f", tier="emulate", mode="structured")))
-    store = Here()
-    is_complete, _ = commands._run(Here(), suite, store, False)  # type: ignore[arg-type]
-    assert not is_complete
+    here = Here()
+    assert not traced(here)
     said, replay = capsys.readouterr().err.splitlines()
     assert said == "failed: tracing an event for the report: TimeoutError: nobody joined"
-    replayed = Experiment.from_json(replay.removeprefix("  replay: "))
-    assert replayed == experiment("structured")
-    assert store.rows == []
+    assert Experiment.from_json(replay.removeprefix("  replay: ")) == experiment("structured")
+    assert here.rows == []
 
 
-def test_what_was_traced_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_traced_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.report.spread.trace", lambda mode: {"mode": mode})
-    store = Here()
-    write_spread(Here(), store)  # type: ignore[arg-type]
-    assert [event["mode"] for event in store.rows] == [
-        "unstructured",
-        "semi-structured",
-        "structured",
-        "hyparview",
-    ]
+    here = Here()
+    assert traced(here)
+    assert [event["mode"] for event in here.rows] == COMPARED
+    monkeypatch.setattr("bench.report.spread.trace", lambda mode: {"mode": mode, "again": True})
+    assert traced(here)
+    assert not any("again" in event for event in here.rows)
