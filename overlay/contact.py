@@ -117,7 +117,7 @@ class Contact(NamedTuple):
 
     @property
     def address(self) -> Address:
-        return Address._make(self[1:])
+        return tuple.__new__(Address, self[1:])
 
     def __str__(self) -> str:
         return f"{self.id.hex()[:8]}@{self.address}"

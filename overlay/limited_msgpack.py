@@ -8,7 +8,7 @@ bounded by the input's size (under 128 bytes for each byte, the worst being maps
 from __future__ import annotations
 
 import threading
-from typing import Any, cast
+from typing import Any
 
 import msgpack
 
@@ -47,7 +47,7 @@ class WireError(Exception):
 def pack(value: Any) -> bytes:
     """The msgpack of `value`, whose text, bytes and arrays are within the limits, or `UsageError`."""
     try:
-        packed = cast(bytes, _codec.packer.pack(value))
+        packed: bytes = _codec.packer.pack(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(f"msgpack cannot carry it: {error}") from None
     if len(packed) > _SHORT:
@@ -62,7 +62,8 @@ def pack(value: Any) -> bytes:
 
 def pack_within_limits(value: Any) -> bytes:
     """The msgpack of a value that its maker knows to be within the limits: it is not read to check them."""
-    return cast(bytes, _codec.packer.pack(value))
+    packed: bytes = _codec.packer.pack(value)
+    return packed
 
 
 def unpack(data: bytes | memoryview) -> Any:

@@ -338,7 +338,7 @@ def _check_float(value: Any) -> float:
         return float(value)
     if not math.isfinite(_exactly(float, value)):
         raise WireError("wrong_fields")
-    return typing.cast(float, value)
+    return value  # type: ignore[no-any-return]
 
 
 def _finite(value: float) -> float:

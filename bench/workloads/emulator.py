@@ -4,12 +4,12 @@ The hierarchy of the paper's implementation, 118 nodes, or the same three levels
 through these stages, or those that are asked for:
 
 - join: all nodes join; then, if asked for, events are published and traced;
-- rest: two minutes later, what a node sends in a second when nothing happens, and what a light member
-  sends, one that uses the DHT without being part of it;
+- rest: two minutes later, what a node sends in a second when nothing happens;
 - crash: 30 % of each community crash in the same instant;
-- joins: as many new nodes as crashed join in the same instant.
+- joins: as many new nodes as crashed join in the same instant;
+- light: what a light member sends at rest, one that uses the DHT without being part of it.
 
-After the last two, the busiest second is shown, and how long it took until the traffic was back at rest.
+After crash and joins, the busiest second is shown, and how long it took until the traffic was back at rest.
 With `--kinds` every datagram is looked into and counted by what it carries. Processor time is this
 process's; a node-second is one node living for one second of virtual time.
 """
@@ -38,7 +38,7 @@ from overlay.dht import DhtConfig
 from overlay.membership.modes import MODES as MODES_OF_NODES
 from overlay.virtual import Latency, Network
 
-STAGES = ("join", "rest", "crash", "joins")
+STAGES = ("join", "rest", "crash", "joins", "light")
 SETTLE_SECONDS = 120.0
 """Virtual time from the last join to the first second that counts as rest."""
 REST_SECONDS = 60.0
@@ -129,17 +129,19 @@ class _Measurement:
             if self._count is not None:
                 stack.enter_context(self._network.rule(self._count))
             population = Population(self._experiment, self._network, Path(directory))
-            wall = time.perf_counter()
+            wall, processor = time.perf_counter(), time.process_time()
             self._network.run(self._live(population))
-            wall = time.perf_counter() - wall
-            yield from self._whole(wall, self._reached(population) if self._events else None)
+            wall, processor = time.perf_counter() - wall, time.process_time() - processor
+            reached = self._reached(population) if self._events else None
+            yield from self._whole(wall, processor, reached)
         for phase in self._phases:
             yield from self._rows_of(phase)
 
-    def _whole(self, wall: float, reached: float | None) -> Iterator[Row]:
+    def _whole(self, wall: float, processor: float, reached: float | None) -> Iterator[Row]:
         settings = self._settings | {"stages": " ".join(self._stages), "events": self._events}
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         yield Row("emulator", settings, "wall", wall, "s")
+        yield Row("emulator", settings, "processor", processor, "s")
         yield Row("emulator", settings, "memory", memory, "GiB")
         if reached is not None:
             yield Row("emulator", settings, "reached", 100 * reached, "%")
@@ -188,7 +190,7 @@ class _Measurement:
             self._end("join", population)
             if self._events:
                 await self._publish(population)
-            if {"rest", "crash", "joins"} & set(self._stages):
+            if {"rest", "crash", "joins", "light"} & set(self._stages):
                 await asyncio.sleep(SETTLE_SECONDS)
                 self._end(f"the next {SETTLE_SECONDS:g} s", population)
                 await asyncio.sleep(REST_SECONDS)
@@ -198,7 +200,7 @@ class _Measurement:
                 await self._watch(f"crash of {SHAKEN:.0%}", population)
             if "joins" in self._stages:
                 await self._mass_joins(population)
-            if "rest" in self._stages and has_dht:
+            if "light" in self._stages and has_dht:
                 await self._light_members(population)
 
     async def _publish(self, population: Population) -> None:
@@ -337,6 +339,7 @@ WORKLOAD = Workload(
             {"mode": "mode", "nodes": "nodes", "stages": "stages", "events": "events"},
             (
                 column("seconds", "{:.1f}", "wall"),
+                column("CPU s", "{:.1f}", "processor"),
                 column("GiB at most so far", "{:.2f}", "memory"),
                 column("% of nodes that events reached", "{:.2f}", "reached"),
             ),

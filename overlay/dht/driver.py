@@ -107,7 +107,7 @@ class Dht:
         except WireError as error:
             self.node.exchange.count_dropped(error.reason)
             return
-        self.node.receive(sender, letter)
+        self.node.exchange.receive(sender, letter)
 
     async def join(self, bootstrap: Sequence[Address]) -> None:
         """Become part of the network of the bootstrap nodes, or of contacts saved by an earlier run.

@@ -293,8 +293,16 @@ class Letter(NamedTuple):
             self.proof or b"",
             self.token or b"",
             self.padding.to_bytes(2, "big") + bytes(self.padding) if self.padding else b"",
+            self.payload,
         )
-        return b"".join(parts) + self.payload
+        return b"".join(parts)
+
+    @property
+    def size(self) -> int:
+        """Bytes of `packed()`."""
+        proofs = (self.challenge or b"", self.proof or b"", self.token or b"")
+        zeros = 2 + self.padding if self.padding else 0
+        return HEAD_BYTES + sum(map(len, proofs)) + zeros + len(self.payload)
 
 
 def unpack_letter(body: bytes) -> Letter:

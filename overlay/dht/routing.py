@@ -6,7 +6,7 @@ who is thrown out, and who was lost and may come back.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -101,15 +101,15 @@ class RoutingTable:
         """Whether an unknown contact is worth a question: it is one of the k nearest, or few are known that
         are about as far away. Of those far away a few lead as near to any place as many do."""
         own = self.own.long_id
-        away = (peer.long_id ^ own).bit_length()
-        nearer = alike = 0
-        for bucket in self.buckets:
-            first, last = bucket.range
-            if first <= own <= last or (first ^ own).bit_length() < away:
-                nearer += len(bucket)
-            elif (first ^ own).bit_length() == away:
-                alike += len(bucket)
+        width = 1 << (peer.long_id ^ own).bit_length() - 1
+        nearer = self._known_within(own & -width, width)
+        alike = self._known_within((own ^ width) & -width, width)
         return nearer < self.k or alike < 3 * self.k
+
+    def _known_within(self, first: int, width: int) -> int:
+        """The contacts of the buckets that lie in a range of ids."""
+        start, end = bisect_left(self._firsts, first), bisect_left(self._firsts, first + width)
+        return sum([len(bucket.nodes) for bucket in self.buckets[start:end]])
 
     def closest(
         self,

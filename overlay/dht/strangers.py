@@ -94,7 +94,7 @@ class Strangers:
         if letter.challenge is not None:
             size += PROOF_BYTES if is_provoked else WITH_A_PROOF
         size = min(size, room)
-        return letter._replace(padding=max(size - len(letter.packed()) - 2, 0))
+        return letter._replace(padding=max(size - letter.size - 2, 0))
 
     def again(self, letter: Letter, to: Contact, room: int) -> Letter:
         """The letter as it is sent once more. Its token may be the reason why it was not answered: the peer
@@ -122,8 +122,7 @@ class Strangers:
             return True
         if letter.token is not None and self._accepts(sender, letter.token):
             return True
-        size = len(letter.packed())
-        credit = self._credit.get(sender.address, 0) + size
+        credit = self._credit.get(sender.address, 0) + letter.size
         remember(self._credit, sender.address, credit, MOST_STRANGERS)
         return False
 
@@ -132,7 +131,7 @@ class Strangers:
         credit = self._credit.get(to.address)
         if credit is None:
             return to.address in self._proven
-        left = credit - len(letter.packed()) - BESIDE_A_LETTER
+        left = credit - letter.size - BESIDE_A_LETTER
         if left < 0:
             return False
         self._credit[to.address] = left

@@ -95,7 +95,7 @@ class Regions:
         me, count = _number(self._peers.context.contact.id), self._config.replicas
         its_bits = (me ^ key).bit_length()
         known = self._peers.known_closest(self._peers.context.contact.id, _NEIGHBOURS)
-        distances = sorted(_number(contact.id) ^ me for contact in known)
+        distances = [_number(contact.id) ^ me for contact in known]  # nearest first
         others = [d for d in distances if d and d.bit_length() != its_bits][: 2 * count]
         if not others:
             return None

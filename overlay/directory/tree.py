@@ -79,10 +79,13 @@ def fingerprint(topic: PeerId, member: Contact) -> int:
 def by_rank(fingerprints: Iterable[int], salt: int) -> list[int]:
     """Members in the order of a reader's salt: every salt gives another, as good as random, order.
 
-    Replica and reader order alike, so a replica cannot choose whom it hands out.
+    Replica and reader order alike, so a replica cannot choose whom it hands out. No two members have the same
+    rank: each of its steps can be undone.
     """
-    mixed = [(((f ^ salt) * _MIX_1 & _MASK), f) for f in fingerprints]
-    return [f for _, f in sorted([((m ^ m >> 32) * _MIX_2 & _MASK, f) for m, f in mixed])]
+    ranks = {
+        ((m := (f ^ salt) * _MIX_1 & _MASK) ^ m >> 32) * _MIX_2 & _MASK: f for f in fingerprints
+    }
+    return [ranks[rank] for rank in sorted(ranks)]
 
 
 @lru_cache(maxsize=16_384)

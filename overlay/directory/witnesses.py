@@ -19,10 +19,11 @@ the others do. Below a root, liars spoil a part of a topic only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from struct import unpack
 
 from overlay.contact import Contact
@@ -216,8 +217,5 @@ def _named(witnesses: Sequence[Witness], needed: int) -> frozenset[int]:
     """The members that enough of them name."""
     if len(witnesses) == needed == 2:
         return witnesses[0].members & witnesses[1].members
-    votes: dict[int, int] = {}
-    for witness in witnesses:
-        for member in witness.members:
-            votes[member] = votes.get(member, 0) + 1
+    votes = Counter(chain.from_iterable(witness.members for witness in witnesses))
     return frozenset(member for member, count in votes.items() if count >= needed)

@@ -269,7 +269,12 @@ class Endpoint:
         """
         if len(body) > self.max_body:
             raise UsageError(f"a body of {len(body)} bytes exceeds max_body, {self.max_body}")
-        self.send_all(to, kind, ((body,),))
+        if self._closed:
+            self._dropped_out.add("closed")
+        elif self._outbox.put(to, kind, (body,)):
+            self.turn.schedule()
+        else:
+            self._dropped_out.add("queue_full")
 
     def send_all(
         self, to: Destination, kind: FrameKind, bodies: Sequence[Sequence[Buffer]]
