@@ -27,6 +27,7 @@ from typing import Any
 from pubsub.reliable.numbers import Numbers, Span
 from tests.memory import keep_files_in_memory
 from tests.promises import (
+    best_effort,
     durable,
     groups,
     mqtt_doors,
@@ -40,7 +41,16 @@ from tests.promises.storm import Outcome
 
 SERVICES = {
     module.NAME: module
-    for module in (durable, strong, sorted_sets, one_of_n, no_gap, groups, mqtt_doors)
+    for module in (
+        best_effort,
+        durable,
+        strong,
+        sorted_sets,
+        one_of_n,
+        no_gap,
+        groups,
+        mqtt_doors,
+    )
 }
 
 

@@ -10,6 +10,8 @@ from unittest.mock import patch
 from pubsub.archive.durable_event import DurableEvent
 from pubsub.broadcast.log import SqliteGroupLog
 from pubsub.broadcast.majority import IndulgentSession
+from pubsub.camcast.leases import Leases
+from pubsub.camcast.messages import Check, CheckAnswer
 from pubsub.collections.messages import TakerAnswer
 from pubsub.collections.one_of_n.assigning import Assigner
 from pubsub.collections.total_order import TotalOrder
@@ -84,9 +86,21 @@ def _done_at_once(self: Group, message: Any, done: Callable[[], None]) -> None:
     _give(self, message, _nothing)
 
 
+def _forget_what_was_promised(self: Leases, sender: Any, check: Check) -> None:
+    lease = self._promise(check.topic)
+    self._control.send(sender, CheckAnswer(check.topic, check.nonce, lease))
+
+
 _unmarked = property(lambda event: False, _nothing)
 
 MUTANTS = [
+    Mutant(
+        "a member that leaves keeps no promise to stay",
+        "best effort",
+        Leases,
+        "receive_check",
+        _forget_what_was_promised,
+    ),
     Mutant("nothing is marked as given again", "durable", DurableEvent, "redelivered", _unmarked),
     Mutant("nobody sends what another one lacks", "strong", CheckAndForward, "check", _nothing),
     Mutant("sequences take elements as they come", "strong", Delivering, "_ready", _all_early),
