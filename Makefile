@@ -43,8 +43,9 @@ figures: $(READY)  ## remake every figure of README and docs: about 70 minutes, 
 	-$(FAN) --peers zenoh zmq nats --subscribers 1
 	-$(FAN) --stop-one --runs 5
 	-$(FAN) --stop-one --stop-rate 5000 --runs 5
-	for name in durable distributors topics broadcasts collections mqtt; do \
+	for name in durable distributors topics broadcasts collections mqtt stores layers simulator harness sources; do \
 		$(BIN)/camcast bench $$name --out $(MEASURED); done
+	$(BIN)/camcast bench emulator --nodes 118 --out $(MEASURED)
 	$(BIN)/camcast bench quote --take $(MEASURED)
 
 # The fan-out's main figures, medians of five: about a quarter of an hour.

@@ -69,10 +69,12 @@ class Part:
     def outcome(self) -> bool | None:
         if not self.has_enough:
             return None
+        if self.is_alike:
+            return False  # rule 2: however sure a difference is that does not matter
         if self.low <= self.interval.low and self.interval.high <= self.high:
             return True
         outside = self.interval.high < self.low or self.interval.low > self.high
-        return False if outside or self.is_alike else None
+        return False if outside else None
 
     @property
     def needed(self) -> int | None:

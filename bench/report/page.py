@@ -56,7 +56,10 @@ def as_html(content: Content) -> str:
 
 def _answer(headline: Headline) -> str:
     first, *others = map(html.escape, headline.answer)
-    return f"<p class=answer><b>{first}</b> {' '.join(others)}</p>"
+    listed = "".join(f"<li>{sentence}</li>" for sentence in others)
+    return f"<p class=answer><b>{first}</b></p>" + (
+        f"<ul class=answer>{listed}</ul>" if others else ""
+    )
 
 
 def _headline(content: Content) -> str:

@@ -138,3 +138,10 @@ def test_a_difference_may_need_few_networks_to_be_none() -> None:
     assert part.outcome is None
     assert part.needed is not None
     assert part.needed <= 4 * FEWEST
+
+
+def test_a_difference_that_is_sure_and_does_not_matter_is_none() -> None:
+    own, other = replayed("structured", 0.5, 0.02), replayed("unstructured", 0.5, 0.02)
+    for low, high, holds in ((0.01, 0.03, False), (0.01, 0.07, True), (-0.01, 0.07, None)):
+        part = Part("difference", Interval(low, 0.02, high), 1e-9, math.inf, (own, other), 0.05)
+        assert part.outcome is holds
