@@ -17,6 +17,7 @@ CORES = [
     "overlay/channel/packet.py",
     "overlay/channel/receiving.py",
     "overlay/channel/recovery.py",
+    "overlay/channel/buffer.py",
     "overlay/channel/sending.py",
     "overlay/channel/table.py",
     "overlay/context.py",

@@ -40,8 +40,8 @@ from typing import Any
 
 from bench.workloads.arena import AUTHORITY, BEFORE, DURING, KEY, TOPIC, Arena, Attack, Case
 from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from overlay.channel.buffer import Until
 from overlay.channel.config import ChannelConfig
-from overlay.channel.sending import Until
 from overlay.contact import Contact, PeerId
 from overlay.dht import DhtConfig
 from overlay.dht.messages import FindNode, FoundNodes, join_contacts

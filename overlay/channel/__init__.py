@@ -9,10 +9,10 @@ the tables of `machine`, its bytes those of `packet`. `table` holds the channels
 on the event loop.
 """
 
+from overlay.channel.buffer import MessageTooLarge, OnAck, Until
 from overlay.channel.config import ChannelConfig
 from overlay.channel.driver import Channel, Channels
 from overlay.channel.machine import ChannelState, PeerRestarted
-from overlay.channel.sending import MessageTooLarge, OnAck, Until
 from overlay.channel.table import TooManyChannels
 
 __all__ = [

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from overlay.channel.buffer import OnAck, Until
 from overlay.channel.config import ChannelConfig
 from overlay.channel.machine import (
     PHASES,
@@ -44,7 +45,7 @@ from overlay.channel.packet import (
 )
 from overlay.channel.receiving import NOTHING, ReceiveBudget, Receiver
 from overlay.channel.recovery import ChannelPatience
-from overlay.channel.sending import OnAck, Transmitter, Until
+from overlay.channel.sending import Transmitter
 from overlay.contact import Contact
 from overlay.transport.frame import Buffer
 

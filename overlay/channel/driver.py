@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import TypeVar
 
+from overlay.channel.buffer import OnAck, Until
 from overlay.channel.config import WRITABLE_PART, ChannelConfig
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import ChannelState, PeerRestarted, Phase
 from overlay.channel.packet import ChannelRefused, Parts
-from overlay.channel.sending import OnAck, Until
 from overlay.channel.table import ChannelTable
 from overlay.contact import Address, Contact, PeerId
 from overlay.entropy import entropy

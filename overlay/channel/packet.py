@@ -10,7 +10,7 @@
     WHERE, HERE          type, my session, your session, a number drawn by chance, repeated in the answer
 
 A REST stands for a segment that is to be sent again and of which messages have had their time (see
-`overlay.channel.sending`): it has the segment's number, and the messages that are left. It counts as the
+`overlay.channel.buffer`): it has the segment's number, and the messages that are left. It counts as the
 bytes that the segment had. If the segment was a part of a message, the message is withdrawn.
 
 *Acknowledgement* is the number of the first segment that has not arrived; bit i of the *selective bits*

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from overlay.channel.sending import Until
+from overlay.channel.buffer import Until
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.metrics import Metrics

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from overlay.channel.buffer import MessageTooLarge
 from overlay.channel.config import ChannelConfig
 from overlay.channel.machine import ChannelState, PeerRestarted, Phase
 from overlay.channel.packet import (
@@ -18,7 +19,6 @@ from overlay.channel.packet import (
     ChannelRefused,
     PacketType,
 )
-from overlay.channel.sending import MessageTooLarge
 from overlay.channel.table import ChannelTable, TooManyChannels
 from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError

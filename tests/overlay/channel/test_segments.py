@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlay.channel.buffer import SegmentRun, SendBuffer
 from overlay.channel.packet import (
     BUNDLE,
     FRAGMENT,
@@ -23,7 +24,7 @@ from overlay.channel.packet import (
     whole,
 )
 from overlay.channel.receiving import Reassembly, ReceiveBudget
-from overlay.channel.sending import Flight, SegmentRun, SendBuffer
+from overlay.channel.sending import Flight
 
 ROOM = 200
 

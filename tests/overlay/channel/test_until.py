@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from overlay.channel.buffer import SendBuffer, Until
 from overlay.channel.packet import REST, PacketType
-from overlay.channel.sending import SendBuffer, Until
 from tests.overlay.channel.faulty_wire import Faults, Node, Wire
 
 LONGEST_DELAY = 0.2
