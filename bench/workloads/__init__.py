@@ -1,43 +1,20 @@
 """Every benchmark of the project that is not a comparison of the modes: one module each.
 
-A module here has a `WORKLOAD` (see `workload.py`) and is named in `MODULES`. To add a benchmark, add its
-module: the command, the result file and the tables of the report come from what it declares."""
+A module here that has a `WORKLOAD` (see `workload.py`) is a benchmark; the others are what benchmarks share.
+To add one, add its module: the command, the result file and the tables of the report come from what it
+declares."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 
 from bench.workloads.workload import Workload
 
-MODULES = (
-    "fanout",
-    "durable",
-    "distributors",
-    "topics",
-    "broadcasts",
-    "collections",
-    "channels",
-    "dht",
-    "stores",
-    "simulator",
-    "layers",
-    "emulator",
-    "harness",
-    "sources",
-    "ledger",
-    "attacks",
-    "floods",
-    "mqtt",
-)
-"""In the order in which `camcast bench run speed` runs them."""
 
-
-def workload(module: str) -> Workload:
-    """The workload that a module of this package declares."""
-    found: Workload = import_module(f"bench.workloads.{module}").WORKLOAD
-    return found
-
-
-def workloads() -> list[Workload]:
-    """All workloads."""
-    return [workload(module) for module in MODULES]
+@cache
+def workloads() -> tuple[Workload, ...]:
+    """All workloads, by name: the order in which `camcast bench run speed` runs them."""
+    modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
+    return tuple(module.WORKLOAD for module in modules if hasattr(module, "WORKLOAD"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +37,24 @@ def kept(*values: tuple[str, float]) -> dict[str, Figures]:
 
 def test_the_documentation_says_what_the_kept_rows_say() -> None:
     assert stale(ROOT) == [], "run `camcast bench quote`"
+
+
+TYPED = re.compile(
+    r"\b(took|takes) (about )?\d[\d.,]* (s|min|ms|us|seconds|minutes)\b|\b\d[\d.,]* us\b"
+    r"|\d s of processor time|\d (deliveries|messages|events|rows)(/s| a second)"
+)
+"""How measurements read: these belong between markers."""
+BY_HAND = ("security.md",)
+"""Pages whose measurements are not rows of a workload yet."""
+
+
+def test_no_measurement_is_typed() -> None:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = path.read_text()
+        for pattern in (quote._BLOCK, quote._REPORT, quote._CELL, quote._NUMBER):
+            text = pattern.sub("", text)
+        typed = [found[0] for found in TYPED.finditer(text)]
+        assert not typed or path.name in BY_HAND, (path.name, typed)
 
 
 def test_every_kept_row_is_shown_somewhere() -> None:
