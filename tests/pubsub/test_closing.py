@@ -13,7 +13,7 @@ from overlay.errors import CamcastError
 from overlay.overlay import Overlay
 from overlay.virtual import Network
 from overlay.virtual.disk import VirtualDisk
-from pubsub import Archive, Node
+from pubsub import Archive, Group, Node
 from pubsub.archive.errors import ArchiveError
 from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.distributors import Distributor
@@ -25,6 +25,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "overlay": lambda: Overlay(HERE),
     "archive": lambda: Archive(["/t"], store="memory:", listen=HERE),
     "distributor": lambda: Distributor(["s"], listen=HERE),
+    "group": lambda: Group([HERE], 0, "beb"),
 }
 
 
@@ -41,7 +42,9 @@ def test_a_close_that_is_cancelled_leaves_no_task_and_no_socket(kind: str, turns
         closing = asyncio.ensure_future(thing.close())
         for _ in range(turns):
             await asyncio.sleep(0)
-        closing.cancel()
+        for _ in range(2):  # a time-out, and then Ctrl-C
+            closing.cancel()
+            await asyncio.sleep(0)
         await asyncio.wait([closing])
         await thing.close()
         await thing.close()
