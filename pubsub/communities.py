@@ -24,7 +24,8 @@ from pubsub.camcast.community import Community
 from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.event import MALFORMED, Arrival, Batch, Event
+from pubsub.data import MALFORMED
+from pubsub.event import Arrival, Batch, Event
 from pubsub.publishing import Outlet, Receipt
 from pubsub.sending import EventLink
 from pubsub.subscription import Subscription

@@ -27,7 +27,7 @@ from overlay.topic_name import check_topic_name
 from overlay.transport.config import SocketConfig
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import DATA_LIMIT
+from pubsub.data import DATA_LIMIT
 from pubsub.rights import Authority, Right
 from pubsub.topic import Pattern
 from pubsub.validation import Validator

@@ -14,23 +14,18 @@ These are the first bytes of a block: a duplicate is known before anything else 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import count, repeat
 from typing import Any, NamedTuple
 
-import msgpack
-
 from overlay import limited_msgpack
 from overlay.contact import ID_BYTES as PEER_ID_BYTES
 from overlay.contact import PeerId
-from overlay.errors import UsageError
 from overlay.transport.frame import Buffer
-from overlay.wire import MAX_ARRAY, MAX_MAP, Form, WireError, message
+from overlay.wire import Form, WireError, message
+from pubsub.data import DATA_LIMIT, MALFORMED, PLAIN, check_or_malformed, unpack_or_malformed
 from pubsub.topic import MAX_LINEAGE, included
-
-DATA_LIMIT = 1024 * 1024
-"""The most bytes that an event's data may have as msgpack, and those of all events of a block together."""
 
 MOST_EVENTS = 4096
 """The most events of one block."""
@@ -48,10 +43,6 @@ TRACE_BYTES = 25
 
 MOST_HOPS = 255
 """Hops are counted up to this number and no further."""
-
-
-class DataError(UsageError):
-    """The data cannot travel in an event: too large, or of a kind that msgpack does not know."""
 
 
 class Origin(NamedTuple):
@@ -246,11 +237,11 @@ class Block:
         try:
             values = limited_msgpack.unpack_walked(memoryview(self.encoded)[self.data_at :])
         except WireError:
-            result = [_unpack_or_malformed(payload) for payload in self.payloads()]
+            result = [unpack_or_malformed(payload) for payload in self.payloads()]
             return result, False
-        if _PLAIN.issuperset(map(type, values)):
+        if PLAIN.issuperset(map(type, values)):
             return values, True
-        result = [_check_or_malformed(value) for value in values]
+        result = [check_or_malformed(value) for value in values]
         return result, not any(value is MALFORMED for value in result)
 
     def batch(self, hops: int, signed: bool) -> tuple[Batch, bool]:
@@ -407,25 +398,6 @@ ID_PLACE = slice(_SOURCE_END - RUN_BYTES, _FIRST_END)
 _ARRAY_HEAD = b"\xdd"
 ARRAY_HEAD_BYTES = 5
 """The events' data are a msgpack array whose length has four bytes, however few events there are."""
-
-_UP_TO_255_BYTES, _UP_TO_65535_BYTES = 0xC4, 0xC5
-"""How msgpack begins bytes; their number is next."""
-
-_MOST_BYTES = 65_535
-_TEXTS = (bytes, str)
-_pack_plain: Callable[[bytes | str], bytes] = msgpack.Packer(use_bin_type=True).pack
-
-_PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
-"""Types of data that need no further look."""
-
-
-class _Malformed:
-    def __repr__(self) -> str:
-        return "MALFORMED"
-
-
-MALFORMED = _Malformed()
-"""Stands for the data of an event that cannot be read."""
 
 
 class Head(NamedTuple):
@@ -590,55 +562,6 @@ def _is_probability(value: Any) -> bool:
 
 def _is_lineage(lineage: tuple[Any, ...]) -> bool:
     return len(lineage) <= MAX_LINEAGE and all(type(name) is str for name in lineage)
-
-
-# The data of an event.
-
-
-def pack_data(data: Any) -> bytes:
-    """The data as msgpack; `DataError` when it cannot be, or is larger than `DATA_LIMIT`."""
-    try:
-        if type(data) in _TEXTS and len(data) <= _MOST_BYTES:
-            return _pack_plain(data)
-        packed = limited_msgpack.pack_data(data)
-    except (UsageError, UnicodeEncodeError) as error:
-        raise DataError(
-            f"the data cannot travel as msgpack: {error}; an event's data has at most {DATA_LIMIT} bytes, "
-            f"arrays at most {MAX_ARRAY} elements, maps at most {MAX_MAP} entries"
-        ) from None
-    if len(packed) > DATA_LIMIT:
-        raise DataError(
-            f"the data has {len(packed)} bytes as msgpack, and {DATA_LIMIT} is the limit of an event"
-        )
-    return packed
-
-
-def unpack_data(packed: bytes) -> Any:
-    """The data that `pack_data` gave, tuples as lists; `WireError` for anything else."""
-    head = packed[:3]
-    if len(head) == 3:  # bytes are what is most often sent where speed matters
-        if head[0] == _UP_TO_255_BYTES and len(packed) == 2 + head[1]:
-            return packed[2:]
-        if head[0] == _UP_TO_65535_BYTES and len(packed) == 3 + (head[1] << 8 | head[2]):
-            return packed[3:]
-    try:
-        return limited_msgpack.unpack_data(packed)
-    except WireError:
-        raise WireError("malformed_data") from None
-
-
-def _unpack_or_malformed(packed: bytes) -> Any:
-    try:
-        return unpack_data(packed)
-    except WireError:
-        return MALFORMED
-
-
-def _check_or_malformed(value: Any) -> Any:
-    try:
-        return limited_msgpack.check_data_in(value)
-    except WireError:
-        return MALFORMED
 
 
 # Ids of events.

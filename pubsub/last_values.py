@@ -10,7 +10,8 @@ from overlay.contact import Contact
 from pubsub.archive.protocol.reading import AskLast
 from pubsub.camcast.latest import MOST_ASKED, AskLatest, Kept
 from pubsub.camcast.process import Process
-from pubsub.event import MALFORMED, Batch
+from pubsub.data import MALFORMED
+from pubsub.event import Batch
 from pubsub.topic import Pattern
 
 if TYPE_CHECKING:

@@ -34,7 +34,8 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
-from pubsub.event import Event, pack_data
+from pubsub.data import pack_data
+from pubsub.event import Event
 from pubsub.protection import Protection
 from pubsub.publications import AnyTopic, Options, Publications
 from pubsub.publishing import Outlet, OwnRuns, Receipt

@@ -15,7 +15,8 @@ from overlay.errors import UsageError
 from pubsub.archive.protocol.config import DEADLINE
 from pubsub.communities import JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig
-from pubsub.event import DATA_LIMIT, LAST_NUMBER, RUN_BYTES, Head, pack_data
+from pubsub.data import DATA_LIMIT, pack_data
+from pubsub.event import LAST_NUMBER, RUN_BYTES, Head
 from pubsub.publishing import EVENTS_A_BLOCK, Outlet, Receipt
 from pubsub.reliable.batches import batches
 from pubsub.reliable.receipts import Budget, Wait

@@ -26,7 +26,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness, Timer
 from overlay.metrics import Metrics
 from overlay.wire import WireError, message
-from pubsub.event import pack_data, unpack_data
+from pubsub.data import pack_data, unpack_data
 from pubsub.rights import Action, Holder
 
 KEY_SECONDS = 3600.0

@@ -14,12 +14,11 @@ from overlay.runtime import Runtime
 from overlay.turn import Turn
 from pubsub.camcast.leases import WITHHELD
 from pubsub.camcast.observer import EventDrops
+from pubsub.data import DATA_LIMIT, DataError
 from pubsub.event import (
-    DATA_LIMIT,
     LAST_NUMBER,
     SOURCE_BYTES,
     Block,
-    DataError,
     Gossip,
     Head,
     encode_copy,

@@ -19,7 +19,8 @@ from overlay.errors import UsageError
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import LENGTH_BYTES, read_event
 from pubsub.archive.protocol.reading import EventPage
-from pubsub.event import ID_PLACE, NUMBER_BYTES, unpack_data
+from pubsub.data import unpack_data
+from pubsub.event import ID_PLACE, NUMBER_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -34,7 +34,8 @@ from bench.spark.columns import SchemaError
 from bench.spark.connection import OptionError, Options, flag, number, the_loop
 from overlay.wire import WireError
 from pubsub import Node
-from pubsub.event import RUN_BYTES, pack_data, unpack_data
+from pubsub.data import pack_data, unpack_data
+from pubsub.event import RUN_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,7 +28,8 @@ from pubsub.archive.protocol.archived_event import pack_event, read_event
 from pubsub.archive.protocol.frontier import new_stream
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.sqlite import SqliteStore
-from pubsub.event import Head, make_block, pack_data
+from pubsub.data import pack_data
+from pubsub.event import Head, make_block
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,8 @@ from typing import Any, Protocol, Self
 
 from overlay.wire import WireError
 from pubsub.archive.protocol.subscriber import Numbered
-from pubsub.event import MALFORMED, RUN_BYTES, Event, Origin
+from pubsub.data import MALFORMED
+from pubsub.event import RUN_BYTES, Event, Origin
 from pubsub.validation import Validation
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overlo
 from overlay.errors import ClosedError, UsageError
 from pubsub.collections.content import Element, LocalContent
 from pubsub.collections.interest import Finishing, Interest, Notify, Predicate
-from pubsub.event import pack_data, unpack_data
+from pubsub.data import pack_data, unpack_data
 from pubsub.filters import Filter
 from pubsub.publishing import Receipt
 from pubsub.reliable.receipts import MessageReceipt, Wait, budget, check_wait

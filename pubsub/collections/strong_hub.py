@@ -35,7 +35,7 @@ from pubsub.collections.one_of_n import Presence, Sharing, Taker
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.total_order import TotalOrder
 from pubsub.collections.wanted import Wanted, either, parse_wanted
-from pubsub.event import unpack_data
+from pubsub.data import unpack_data
 from pubsub.reliable.receipts import MessageReceipt, News
 from pubsub.reliable.tasks import Tasks
 from pubsub.topics import (

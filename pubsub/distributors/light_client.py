@@ -22,12 +22,12 @@ from overlay.runtime import Runtime, RuntimeConfig
 from overlay.transport.config import EndpointConfig
 from pubsub.attach import make_gate
 from pubsub.config import LOOPBACK_DATAGRAM, USUAL_DATAGRAM
+from pubsub.data import DATA_LIMIT
 from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig
 from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.distributors.protocol.subscription import SubscriptionCore
 from pubsub.distributors.rules import group_topic, rules_of_client
-from pubsub.event import DATA_LIMIT
 from pubsub.gate import Gate
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 from pubsub.reliable.primary import PrimaryKeeper

@@ -19,9 +19,10 @@ import msgpack
 from overlay.contact import ID_BYTES, PeerId
 from overlay.errors import UsageError
 from overlay.wire import WireError, message
+from pubsub.data import pack_data, unpack_data
 from pubsub.distributors.protocol.view import NO_GROUP, Ballot, Group, ViewMember
 from pubsub.event import ID_BYTES as EVENT_ID_BYTES
-from pubsub.event import Event, pack_data, unpack_data
+from pubsub.event import Event
 from pubsub.reliable.batches import batches
 from pubsub.reliable.runs import is_source
 

@@ -25,10 +25,10 @@ from aiohttp import WSMsgType, web
 
 from overlay.contact import Address
 from overlay.errors import CamcastError, NetworkError, UsageError
+from pubsub.data import DATA_LIMIT
 from pubsub.doors.feeds import Budget, Feed, Reader
 from pubsub.doors.openapi import OPENAPI, page
 from pubsub.doors.serving import TOKEN_NEEDED, Bodies, Tokens, certificate, is_own_page, serve
-from pubsub.event import DATA_LIMIT
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.text import json_line

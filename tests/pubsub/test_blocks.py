@@ -17,7 +17,8 @@ from overlay.virtual.stage import numbered_contact
 from overlay.wire import decode
 from pubsub.camcast.community import Spread
 from pubsub.camcast.observer import EventDrops
-from pubsub.event import Block, Copy, Gossip, Head, make_block, pack_data, read_block
+from pubsub.data import pack_data
+from pubsub.event import Block, Copy, Gossip, Head, make_block, read_block
 from pubsub.publishing import EVENTS_A_BLOCK, Outlet, OwnRuns
 from pubsub.sending import BYTES_A_TURN, EVENTS_A_TURN, EventLink
 from pubsub.subscription import SubscriptionError

@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 from overlay.contact import PeerId
 from overlay.limited_msgpack import pack
 from overlay.wire import MAX_ARRAY, MAX_MAP, WireError, decode
+from pubsub.data import DATA_LIMIT, MALFORMED, DataError, pack_data, unpack_data
 from pubsub.event import (
-    DATA_LIMIT,
     ID_PLACE,
     LAST_NUMBER,
-    MALFORMED,
     MOST_EVENTS,
     MOST_HOPS,
     Block,
-    DataError,
     Event,
     Gossip,
     Head,
@@ -30,9 +28,7 @@ from pubsub.event import (
     event_id,
     make_block,
     origin_of,
-    pack_data,
     read_block,
-    unpack_data,
 )
 
 DATA = st.recursive(

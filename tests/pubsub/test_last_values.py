@@ -13,16 +13,8 @@ from overlay.metrics import Metrics
 from overlay.virtual import Latency, Network
 from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.camcast.latest import MOST_BYTES, MOST_TOPICS, LatestBlocks
-from pubsub.event import (
-    RUN_BYTES,
-    SOURCE_BYTES,
-    Batch,
-    Block,
-    Head,
-    Origin,
-    make_block,
-    pack_data,
-)
+from pubsub.data import pack_data
+from pubsub.event import RUN_BYTES, SOURCE_BYTES, Batch, Block, Head, Origin, make_block
 from pubsub.subscription import Deliveries, Subscription
 from pubsub.topic import Pattern
 from tests.pubsub.archive.test_durable_nodes import World

@@ -13,7 +13,8 @@ from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Parameters
 from pubsub.config import ConfigurationError, DisseminationKind
-from pubsub.event import DATA_LIMIT, DataError, Gossip, Head, encode_copy, make_block
+from pubsub.data import DATA_LIMIT, DataError
+from pubsub.event import Gossip, Head, encode_copy, make_block
 from pubsub.topic import Topic
 from tests.pubsub.playground import MODES, PORT, Playground, play, received
 

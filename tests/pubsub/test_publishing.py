@@ -9,7 +9,7 @@ import pytest
 
 from overlay.errors import ClosedError, NetworkError, UsageError
 from pubsub import NotInTime
-from pubsub.event import DataError
+from pubsub.data import DataError
 from tests.pubsub.playground import MODES, Playground, play, received
 
 

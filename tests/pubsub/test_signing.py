@@ -8,7 +8,8 @@ import pytest
 
 from overlay.channel import Until
 from overlay.identity import Identity
-from pubsub.event import Gossip, Head, make_block, pack_data
+from pubsub.data import pack_data
+from pubsub.event import Gossip, Head, make_block
 from pubsub.validation import sign_block
 from tests.pubsub.playground import Playground, play, received
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from overlay.wire import WireError
 from pubsub.archive.store.changes import StoredEvent
+from pubsub.data import unpack_data
 from pubsub.event import (
     ARRAY_HEAD_BYTES,
     ID_BYTES,
@@ -30,7 +31,6 @@ from pubsub.event import (
     origin_of,
     read_block,
     split_block,
-    unpack_data,
 )
 
 LENGTH_BYTES = 2

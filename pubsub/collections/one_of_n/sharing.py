@@ -13,7 +13,7 @@ from pubsub.collections.messages import ElementId, ElementOffer, Holdings, Taker
 from pubsub.collections.one_of_n.assigning import Assigner, Taker
 from pubsub.collections.one_of_n.leases import TakerLeases
 from pubsub.collections.one_of_n.redelivery import Redelivery
-from pubsub.event import unpack_data
+from pubsub.data import unpack_data
 
 
 class Presence:

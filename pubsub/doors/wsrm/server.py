@@ -31,11 +31,11 @@ from overlay.entropy import entropy
 from overlay.errors import CamcastError
 from overlay.topic_name import check_topic_name
 from pubsub.archive.archive import Archive
+from pubsub.data import DATA_LIMIT
 from pubsub.doors.serving import TOKEN_NEEDED, Bodies, Tokens, certificate, serve
 from pubsub.doors.wsrm import soap
 from pubsub.doors.wsrm.sequences import ID_BYTES, Sequence, Sequences, WsrmConfig
 from pubsub.doors.wsrm.soap import Acknowledgement, Create, End, Request, SoapFault
-from pubsub.event import DATA_LIMIT
 from pubsub.topic import included
 
 RECORD = "wsrm "

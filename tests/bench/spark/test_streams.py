@@ -23,7 +23,8 @@ from pubsub.archive.protocol.archived_event import pack_event
 from pubsub.archive.protocol.frontier import new_stream
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.sqlite import SqliteStore
-from pubsub.event import Head, make_block, pack_data
+from pubsub.data import pack_data
+from pubsub.event import Head, make_block
 from tests.bench.spark.archives import Network
 from tests.bench.spark.test_source import batch, schema, source
 

@@ -16,7 +16,7 @@ from bench.workloads import fanout
 from bench.workloads.fanout import CAMCAST, PLAIN, Outcome, Way, delay, ratios, throughput
 from bench.workloads.workload import LEFT_OUT
 from overlay.errors import UsageError
-from pubsub.event import pack_data
+from pubsub.data import pack_data
 
 
 def test_metrics_add_up_the_processes() -> None:

@@ -34,7 +34,8 @@ from pubsub.archive.protocol.subscriber import DurableSubscriber, Numbered, Sinc
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.archive.store.changes import Change
-from pubsub.event import Head, make_block, pack_data
+from pubsub.data import pack_data
+from pubsub.event import Head, make_block
 from pubsub.reliable.runs import RUN_BYTES
 from tests.pubsub.archive.checkers import History
 

@@ -26,7 +26,8 @@ from pubsub.archive.protocol.archived_event import (
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import new_stream
 from pubsub.archive.protocol.messages import Companion, Notice
-from pubsub.event import DATA_LIMIT, ID_PLACE, Head, make_block, pack_data
+from pubsub.data import DATA_LIMIT, pack_data
+from pubsub.event import ID_PLACE, Head, make_block
 from tests.pubsub.archive.harness import TOPIC, Simulation, SubscriberActor, make_event
 from tests.pubsub.archive.test_durable_nodes import World, play
 

@@ -12,7 +12,8 @@ from pubsub.archive.archive import Archive
 from pubsub.archive.protocol.archived_event import pack_event
 from pubsub.archive.protocol.frontier import publisher_of
 from pubsub.archive.protocol.messages import Companion, ReplicaInfo, StoredEvents
-from pubsub.event import Head, make_block, pack_data
+from pubsub.data import pack_data
+from pubsub.event import Head, make_block
 from pubsub.validation import sign_block
 from tests.pubsub.archive.test_durable_nodes import World, play, take
 

@@ -19,7 +19,8 @@ from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.repair import MOST_ANNOUNCEMENTS, MOST_ASKED, MOST_QUESTIONS
 from pubsub.communities import JoinedTopic
-from pubsub.event import Batch, Copy, Head, make_block, pack_data
+from pubsub.data import pack_data
+from pubsub.event import Batch, Copy, Head, make_block
 from pubsub.topic import Topic
 from tests.pubsub.camcast.troupe import Actor, Troupe
 

@@ -23,6 +23,7 @@ from pubsub.camcast.leases import Until
 from pubsub.camcast.messages import AnnounceBlocks
 from pubsub.camcast.parameters import Parameters, membership_config
 from pubsub.camcast.process import Process
+from pubsub.data import pack_data
 from pubsub.event import (
     RUN_BYTES,
     Arrival,
@@ -32,7 +33,6 @@ from pubsub.event import (
     encode_copy,
     event_ids,
     make_block,
-    pack_data,
     read_block,
 )
 from pubsub.topic import Topic

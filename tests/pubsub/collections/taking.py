@@ -9,7 +9,7 @@ from typing import Any
 from overlay.contact import PeerId
 from pubsub.collections.messages import ElementId, ElementOffer
 from pubsub.collections.one_of_n import OneOfNConfig, Sharing, Taker
-from pubsub.event import pack_data
+from pubsub.data import pack_data
 from tests.pubsub.collections.model_topic import Member, ModelTopic, Source, User
 
 TOPIC = "/tasks"

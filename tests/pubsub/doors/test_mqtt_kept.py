@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pubsub.data import pack_data, unpack_data
 from pubsub.doors.mqtt.kept import Keeper, KeptSubscription, Record, Sent, event_id
-from pubsub.event import pack_data, unpack_data
 
 KEY = bytes(range(16))
 
