@@ -74,6 +74,7 @@ CORES = [
     "pubsub/collections/wanted.py",
     "pubsub/doors/mqtt/authentication.py",
     "pubsub/doors/mqtt/connection.py",
+    "pubsub/doors/mqtt/deadlines.py",
     "pubsub/doors/mqtt/filters.py",
     "pubsub/doors/mqtt/other_doors.py",
     "pubsub/doors/mqtt/wills.py",

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from overlay.context import Timer
 from pubsub.doors.mqtt.authentication import Authentication
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.packets import (
@@ -39,7 +38,7 @@ from pubsub.doors.mqtt.packets import (
     violation,
     write_packet,
 )
-from pubsub.doors.mqtt.session import LAST_PACKET_ID, Session
+from pubsub.doors.mqtt.session import LAST_PACKET_ID, NONE, Session
 
 if TYPE_CHECKING:
     from pubsub.doors.mqtt.hub import Hub
@@ -93,10 +92,10 @@ class Connection:
         "_most_own_aliases",
         "_own_aliases",
         "_session",
-        "_timer",
         "_under_way",
         "_unread",
         "_will",
+        "deadline",
         "is_open",
         "pending",
         "version",
@@ -113,9 +112,9 @@ class Connection:
         """None for a client without enhanced authentication."""
         self._early: list[Packet] | None = None
         """What the client has sent while its session is being fetched; None when nothing is fetched."""
-        self._aliases: dict[int, str] = {}
+        self._aliases: dict[int, str] = NONE
         """The client's topic aliases."""
-        self._own_aliases: dict[str, int] = {}
+        self._own_aliases: dict[str, int] = NONE
         self._most_own_aliases = 0
         self._largest: int | None = None
         """Bytes of a packet that the client takes."""
@@ -128,7 +127,8 @@ class Connection:
         self._keep_alive = 0.0
         self._heard_at = hub.clock.now()
         self._decoder = Decoder(hub.config.largest_packet)
-        self._timer: Timer = hub.clock.call_later(hub.config.connect_seconds, self._too_slow)
+        self.deadline = 0
+        hub.deadlines.set(self, hub.config.connect_seconds)
 
     @property
     def is_full(self) -> bool:
@@ -187,6 +187,7 @@ class Connection:
         topic = "" if known else packet.topic
         if not self._write(replace(packet, topic=topic, properties=properties)):
             return False
+        self._own_aliases = self._own_aliases or {}
         self._own_aliases[packet.topic] = alias
         return True
 
@@ -292,7 +293,7 @@ class Connection:
         if self.version != V5:
             asked = 0 if connect.clean_start else config.longest_expiry
         expiry = min(asked, config.longest_expiry)
-        self._timer.cancel()
+        self._hub.deadlines.cancel(self)
         self._hub.enter(self, connect, expiry, partial(self._entered, connect, asked))
 
     def _entered(
@@ -325,7 +326,8 @@ class Connection:
                 keep_alive = properties["server_keep_alive"] = longest
         self._keep_alive = 1.5 * keep_alive
         self._heard_at = self._hub.clock.now()  # the client may have waited for its session
-        self._watch_keep_alive()
+        if keep_alive:
+            self._hub.deadlines.set(self, self._keep_alive)
         self.send(ConnAck(present, Reason.SUCCESS, properties))
         early, self._early = self._early or (), None
         session.resume(self)
@@ -377,7 +379,7 @@ class Connection:
         if not self.is_open:
             return
         self.is_open = False
-        self._timer.cancel()
+        self._hub.deadlines.cancel(self)
         self._hub.partials.note(self, 0)
         self._link.close()
         if self._session is not None:
@@ -394,22 +396,17 @@ class Connection:
         if self.is_open and self._session is not None:
             self._session.pump()
 
-    def _watch_keep_alive(self) -> None:
-        self._timer.cancel()
-        if self._keep_alive:
-            silent = self._hub.clock.now() - self._heard_at
-            self._timer = self._hub.clock.call_later(self._keep_alive - silent, self._too_silent)
-
-    def _too_silent(self) -> None:
-        if self._hub.clock.now() - self._heard_at < self._keep_alive:
-            self._watch_keep_alive()
+    def overdue(self) -> None:
+        """The client has taken too long to say who it is, or may have been silent for too long."""
+        if self._session is None:
+            self._hub.drop("client_without_connect")
+            self.lost()
+            return
+        left = self._heard_at + self._keep_alive - self._hub.clock.now()
+        if left > 0:
+            self._hub.deadlines.set(self, left)
         else:
             self.fail(MqttError(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for too long"))
-
-    def _too_slow(self) -> None:
-        """Nothing came that would say who this is."""
-        self._hub.drop("client_without_connect")
-        self.lost()
 
     # -- messages from the client --
 
@@ -438,6 +435,7 @@ class Connection:
         self._under_way += 1
         id = b""
         if packet.qos == 2:
+            session.arriving = session.arriving or {}
             session.arriving[packet_id] = False
             id = session.message_id(packet_id)
         self.pending += 1
@@ -485,6 +483,7 @@ class Connection:
         if alias > self._hub.config.topic_aliases:
             raise MqttError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias} is too large")
         if packet.topic:
+            self._aliases = self._aliases or {}
             self._aliases[alias] = packet.topic
         elif alias not in self._aliases:
             raise violation(f"topic alias {alias} stands for nothing yet")
@@ -494,7 +493,7 @@ class Connection:
         if ack.code != PUBREL:
             session.acknowledged(ack)
             return
-        known = session.arriving.pop(ack.packet_id, None)
+        known = session.arriving.pop(ack.packet_id, None) if session.arriving else None
         if known is not None:
             self._under_way = max(0, self._under_way - 1)
         if session.keeper is not None:

@@ -15,6 +15,7 @@ from overlay.context import Timer
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.connection import Connection, Link
+from pubsub.doors.mqtt.deadlines import Deadlines
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
 from pubsub.doors.mqtt.kept import Keeper, Keeping, KeptSubscription, Record
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
@@ -84,6 +85,7 @@ class Hub:
         self.config = config
         self.access = access
         self.authenticator = authenticator
+        self._now, self._drop = clock.now, self.drop  # the same objects for all sessions
         self.sessions: dict[str, Session] = {}
         self.connections: dict[str, Connection] = {}
         self._name = name
@@ -105,6 +107,7 @@ class Hub:
         self.wills = Wills(clock, self.publish, network.will_over)
         self._entering: dict[str, _Entry] = {}
         """By client id: whose session is being fetched."""
+        self.deadlines = Deadlines(clock)
         self.partials = Partials(clock, config)
         """Packets of all connections that have not come whole."""
         self._dropped = metrics.family(
@@ -176,7 +179,7 @@ class Hub:
     def _new_session(self, client_id: str, connect: Connect) -> Session:
         self._make_room()
         session = self.sessions[client_id] = Session(
-            client_id, self.config.most_waiting, self.clock.now, self.drop
+            client_id, self.config.most_waiting, self._now, self._drop
         )
         session.is_fresh = connect.clean_start
         return session

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, cast
 
 from pubsub.doors.mqtt.filters import TopicFilter
 from pubsub.doors.mqtt.kept import Keeper, KeptSubscription, Record, Sent, event_id
@@ -36,6 +37,10 @@ LAST_PACKET_ID = 0xFFFF
 
 MOST_KEYS = 8_192
 """Events of a client that are known again when they come from the archive too."""
+
+
+NONE: dict[Any, Any] = cast("dict[Any, Any]", MappingProxyType({}))
+"""Stands for a dict of a client that nothing is in yet, which most clients have several of."""
 
 
 class Client(Protocol):
@@ -171,7 +176,7 @@ class Session:
         """The client wants nothing of a session before it."""
         self.receive_maximum = LAST_PACKET_ID
         self.subscriptions: dict[str, Granted] = {}
-        self.arriving: dict[int, bool] = {}
+        self.arriving: dict[int, bool] = NONE
         """Packet ids of QoS 2 messages from the client that are not complete; True once they are safe."""
         self._most_waiting = most_waiting
         self._clock = clock
@@ -180,15 +185,15 @@ class Session:
         """None for a client that keeps up: there are very many of them."""
         self._inflight: dict[int, Outgoing] = {}
         self._last_id = 0
-        self._keyed: dict[bytes, Outgoing | None] = {}
+        self._keyed: dict[bytes, Outgoing | None] = NONE
         """What came by its key; None once the client has it."""
-        self._recalled: dict[bytes, int] = {}
+        self._recalled: dict[bytes, int] = NONE
         """By key: packet ids under which another door sent messages that the archive brings again."""
-        self._finished: dict[bytes, None] = {}
+        self._finished: dict[bytes, None] = NONE
         """Keys of messages that the client got from another door, until the archive brings them again."""
         self.keeper: Keeper | None = None
         self.incarnation = b""
-        self.released: dict[int, int] = {}
+        self.released: dict[int, int] = NONE
         """How often the client has released each packet id of its own; counted where there is a keeper."""
         self.will = b""
         """The id of the client's will at an archive, until the will is over."""
@@ -234,6 +239,7 @@ class Session:
 
     def _note_key(self, key: bytes, outgoing: Outgoing | None) -> None:
         if key:
+            self._keyed = self._keyed or {}
             self._keyed[key] = outgoing
             if len(self._keyed) > MOST_KEYS:
                 del self._keyed[next(iter(self._keyed))]
@@ -241,7 +247,8 @@ class Session:
     def _came_again(self, outgoing: Outgoing) -> None:
         """It is here, or was, and is not sent twice; the archive is told when the client has it."""
         first = self._keyed[outgoing.key]
-        self._finished.pop(outgoing.key, None)
+        if self._finished:
+            self._finished.pop(outgoing.key, None)
         if first is None:
             if outgoing.done is not None:
                 outgoing.done()
@@ -369,6 +376,7 @@ class Session:
     def recall(self, record: Record) -> None:
         """Go on with what another door has written down; its subscriptions are the hub's to make again."""
         self.incarnation, self.released = record.incarnation, record.released
+        self._recalled, self._finished = {}, {}
         for packet_id, key, received in record.sent:
             if key and not received:
                 self._recalled[key] = packet_id
@@ -396,6 +404,7 @@ class Session:
 
     def released_by_client(self, keeper: Keeper, packet_id: int, then: Callable[[], None]) -> None:
         """PUBREL of the client: `then` is called when every door would know that the packet id is free."""
+        self.released = self.released or {}
         self.released[packet_id] = self.released.get(packet_id, 0) + 1
         keeper.changed(then)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from pubsub.doors.mqtt.deadlines import STEP_SECONDS
 from pubsub.doors.mqtt.packets import PINGREQ, Ping, Reason
 from tests.promises.storm import eventually
 from tests.pubsub.doors.mqtt_scene import Client, Scene
@@ -77,7 +78,7 @@ def test_keep_alive() -> None:
             await one.ask(Ping(PINGREQ), Ping)
         heard = now()
         assert await one.ended() == Reason.KEEP_ALIVE_TIMEOUT
-        assert 1.4 < now() - heard < 1.7
+        assert 1.4 < now() - heard < 1.6 + STEP_SECONDS
 
     scene.run(main())
 
