@@ -475,7 +475,7 @@ class DurableSubscription:
         event = self._queue.popleft()
         if isinstance(event, Gap):
             if self._gaps == "raise":
-                raise GapError(event, "retention removed them before this name had them")
+                raise GapError(event, "retention removed them, or no archive can read them")
             return cast(DurableEvent, event)
         self._hand[id(event)] = event
         return event.held_by(self)
