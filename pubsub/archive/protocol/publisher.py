@@ -39,6 +39,7 @@ from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import new_stream
 from pubsub.archive.protocol.messages import Companion, Negotiation
 from pubsub.reliable.batches import batches
+from pubsub.reliable.numbers import spans_of
 from pubsub.reliable.window import Window
 
 BACKOFF = 1.5
@@ -299,11 +300,17 @@ class DurablePublisher:
         released, sent = self._window.released, self._window.sent
         known = self._safe[0] if self._safe else 0
         for first, last in missing:
-            first, last = max(first, known + 1), min(last, sent)
-            if first <= released and first <= last:
+            last = min(last, sent)
+            if max(first, known + 1) <= min(last, released):
                 self._fork(released)
                 return
-            self._send(tuple(range(first, last + 1)))
+            # Replicas give each other what one of them has; but that one's disk may have damaged it.
+            for span in spans_of(
+                number
+                for number in range(max(first, released + 1), last + 1)
+                if number > known or self._is_short(number)
+            ):
+                self._send(tuple(range(span.first, span.last + 1)))
 
     def _send_by_id(self, wanted: tuple[bytes, ...]) -> None:
         """Send again what the archive had stored, has lost to damage, and is still kept here."""

@@ -78,13 +78,6 @@ class AppendFileStore(SqlStore):
             self._active.sync()
         if recovery.tail:
             self._skip_lost_numbers(recovery.tail)
-        self._commit(
-            [
-                one
-                for one in recovery.salvaged
-                if self._log.sequences(one.topic, Span(one.sequence, one.sequence))
-            ]
-        )
 
     @property
     def _active(self) -> Segment:

@@ -139,7 +139,8 @@ class Store(Protocol):
         self, topic: str, publisher: bytes, span: Span, limit: int | None = None
     ) -> list[StoredEvent]:
         """A publisher's events in this span of its catenation numbers, in order of these: the first `limit`
-        of them, if that is given. Damaged ones among them are left out."""
+        of them, if that is given. Damaged ones among them are left out; one that is there under two sequence
+        numbers, as after a repair, comes once."""
         ...
 
     def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:

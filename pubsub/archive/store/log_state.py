@@ -27,8 +27,6 @@ from pubsub.archive.store.changes import (
 from pubsub.archive.store.registry import Registry
 from pubsub.archive.store.segment import (
     EVENT,
-    FOOTER,
-    HEADER,
     SNAPSHOT,
     EventPlace,
     FoundRecord,
@@ -199,11 +197,7 @@ def survivors(log: LogState, segment: Segment) -> list[Change]:
     """The events of a segment that are still there, and the lines of replicas' tables that still hold.
 
     All other changes are in the snapshot of a later segment."""
-    changes = [
-        (one.offset, change_in(one))
-        for one in segment.scan()
-        if one.body is not None and one.header is not None and one.header.kind != FOOTER
-    ]
+    changes = [(one.offset, change_in(one)) for one in segment.scan() if one.body is not None]
     numbers: dict[str, list[int]] = {}
     for _, change in changes:
         if isinstance(change, StoredEvent):
@@ -244,8 +238,6 @@ class Recovery:
     """The number of each topic's latest event so far."""
     topics: dict[int, str] = field(default_factory=dict)
     """The topics that any record names, by their checksums."""
-    salvaged: list[StoredEvent] = field(default_factory=list)
-    """Events to be written again: they were read though their headers cannot be."""
     holes: list[dict[str, int]] = field(default_factory=list)
     """For each stretch of bytes whose headers are gone: `last_seen` before it, as far as not closed yet."""
     unsettled: list[tuple[Change, EventPlace | None]] = field(default_factory=list)
@@ -273,7 +265,7 @@ def recover(state: LogState, segments: list[Segment], synced_batch: int) -> Reco
     recovery.last_batch = max(last, synced_batch)
     for scan in scans:
         for one in scan:
-            if one.body is not None and not _is_footer(one):
+            if one.body is not None:
                 change = change_in(one)
                 recovery.topics[topic_check(change.topic)] = change.topic
     for segment, scan in zip(segments, scans, strict=True):
@@ -286,22 +278,18 @@ def recover(state: LogState, segments: list[Segment], synced_batch: int) -> Reco
 
 
 def _is_whole(records: list[FoundRecord]) -> bool:
-    """Whether all records of a batch can be read; of its footer it is enough that it is there, uncut."""
+    """Whether all records of a batch can be read."""
+    indexes = [one.header.index for one in records if one.header]
     return (
-        all(one.body is not None or _is_footer(one) for one in records)
-        and [one.header.index for one in records if one.header] == list(range(len(records)))
+        all(one.is_whole for one in records)
+        and indexes == list(range(len(records)))
         and _has_end(records)
     )
 
 
 def _has_end(records: list[FoundRecord]) -> bool:
-    return not records or _is_footer(records[-1])
-
-
-def _is_footer(found: FoundRecord) -> bool:
-    header = found.header
-    is_uncut = header is not None and found.end - found.offset == HEADER + header.length
-    return header is not None and header.kind == FOOTER and is_uncut
+    last = records[-1].header if records else None
+    return last is None or (last.index == last.count - 1 and records[-1].is_uncut)
 
 
 def _cut(
@@ -311,7 +299,7 @@ def _cut(
     keep = [place for place, one in enumerate(scan) if one.header and one.header.batch < cut_from]
     kept = keep[-1] + 1 if keep else 0
     if kept == len(scan):
-        recovery.clean_end = not scan or scan[-1].body is not None
+        recovery.clean_end = not scan or scan[-1].is_whole
         return scan
     recovery.tail = "torn"
     segment.truncate(scan[kept].offset)
@@ -330,9 +318,8 @@ def _replay(recovery: Recovery, segment: Segment, scan: list[FoundRecord]) -> No
 
 def _take(recovery: Recovery, segment: Segment, pieces: Sequence[FoundRecord]) -> None:
     whole = _is_whole(list(pieces))
-    if any(one.body is None or one.is_restored for one in pieces):
+    if any(one.body is None for one in pieces):
         segment.is_damaged = True
-    pieces = [one for one in pieces if not _is_footer(one)]
     changes = [(change_in(one), _place(segment, one)) for one in pieces if one.body is not None]
     if pieces and whole and all(one.header and one.header.kind == SNAPSHOT for one in pieces):
         recovery.settle()
@@ -344,9 +331,6 @@ def _take(recovery: Recovery, segment: Segment, pieces: Sequence[FoundRecord]) -
     if len(recovery.unsettled) >= TOGETHER or recovery.holes or len(changes) < len(pieces):
         recovery.settle()
     for one in pieces:
-        change = change_in(one) if one.is_restored and one.body is not None else None
-        if isinstance(change, StoredEvent):
-            recovery.salvaged.append(change)
         _note(recovery, segment, one)
     if any(one.header and one.header.kind == SNAPSHOT for one in pieces):
         recovery.state_damaged = True

@@ -1,13 +1,12 @@
 """One file of an append-only log: its records, and how they are found again in a damaged one.
 
-A record is a header and a body. Both have checksums of their own: with a good header and a bad body it is
-known which event is damaged, and where the next record begins. Behind a bad header the next good one is
-searched for. Checksums begin with the segment's salt, so that no event's content can pass for a record.
+A record is a header, a body, and the header once more. Header and body have checksums of their own: with a
+good header and a bad body it is known which event is damaged, and where the next record begins. A header that
+cannot be read is taken from its copy behind the body; where both are damaged, the next good one is searched
+for. Checksums begin with the segment's salt, so that no event's content can pass for a record.
 
-Records of one batch carry its number and count up from 0. The last one is the batch's *footer*, which has all
-headers of the batch once more. So a batch that is not whole is recognised, whichever of its sectors are
-missing, and a header that cannot be read is taken from the footer: which numbers the batch used is known, and
-which events they were, unless two places of one batch are damaged.
+Records of one batch carry its number, their place in it, and how many there are. So a batch that is not whole
+is recognised, whichever of its sectors are missing.
 
 `SyncMark` is the number of the last batch that was synced, in a file beside the log that is never synced
 itself. It is written after the sync of the batch. So it may be behind the truth and is never ahead of it:
@@ -17,7 +16,6 @@ when it names the last batch of the log, that batch was whole on the disk once.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,16 +33,15 @@ from pubsub.archive.store.changes import (
 )
 from pubsub.archive.store.filesystem import File, FileSystem
 
-MAGIC = b"\xc7Rec"
-_FIELDS = struct.Struct(">4sBIIQQI16s")
+MAGIC, COPY = b"\xc7Rec", b"\xc7Cop"
+"""How a header begins, and how its copy does; the rest of both is the same."""
+_FIELDS = struct.Struct(">BIIIQQI16s")
 _CHECKS = struct.Struct(">II")
-HEADER = _FIELDS.size + _CHECKS.size
+HEADER = len(MAGIC) + _FIELDS.size + _CHECKS.size
 """Bytes of a header."""
-_COPY = HEADER - len(MAGIC)
-"""Bytes of a header in a footer: without its beginning, so that it does not pass for a record there."""
 
-EVENT, CHANGE, SNAPSHOT, FOOTER = 1, 2, 3, 4
-"""Kinds: an event; any other change; a part of the state with which a segment begins; the end of a batch."""
+EVENT, CHANGE, SNAPSHOT = 1, 2, 3
+"""Kinds: an event; any other change; a part of the state with which a segment begins."""
 
 
 _PLACE = struct.Struct(">IQI")
@@ -70,6 +67,8 @@ class Header:
     kind: int
     index: int
     """In its batch, from 0."""
+    count: int
+    """Records of the batch."""
     length: int
     """Bytes of the body."""
     batch: int
@@ -82,6 +81,11 @@ class Header:
     kinds."""
     body_check: int
 
+    @property
+    def size(self) -> int:
+        """Bytes of the whole record."""
+        return HEADER + self.length + HEADER
+
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
@@ -93,8 +97,15 @@ class FoundRecord:
     """None where no header could be read."""
     body: memoryview | None
     """None when it is damaged or cut short."""
-    is_restored: bool = False
-    """Its own header cannot be read, and this one is from the footer."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the record can be read, and is not cut short."""
+        return self.body is not None and self.header is not None and self.is_uncut
+
+    @property
+    def is_uncut(self) -> bool:
+        return self.header is not None and self.end - self.offset == self.header.size
 
 
 class Packer:
@@ -108,24 +119,19 @@ class Packer:
         kind: int,
         batch: int,
         index: int,
-        sequence: int,
-        topic: str,
+        count: int,
         body: bytes,
+        sequence: int = 0,
+        topic: str = "",
         id: bytes = b"",
     ) -> bytes:
         fields = _FIELDS.pack(
-            MAGIC,
-            kind,
-            index,
-            len(body),
-            batch,
-            sequence,
-            topic_check(topic),
-            id,
+            kind, index, count, len(body), batch, sequence, topic_check(topic), id
         )
         body_check = crc32(body, self._start)
         header_check = crc32(fields + body_check.to_bytes(4, "big"), self._start)
-        return b"".join((fields, _CHECKS.pack(body_check, header_check), body))
+        header = fields + _CHECKS.pack(body_check, header_check)
+        return b"".join((MAGIC, header, body, COPY, header))
 
 
 class Scanner:
@@ -135,87 +141,57 @@ class Scanner:
         self._start = crc32(salt)
 
     def scan(self, data: bytes) -> list[FoundRecord]:
-        """All records of a segment and the damaged stretches between them, in order; what is known of
-        stretches from the footers of their batches included."""
+        """All records of a segment and the damaged stretches between them, in order."""
         view = memoryview(data)
-        found = list(self._records(data, view))
-        if all(one.header is not None for one in found):
-            return found
-        for one in list(found):
-            if one.header is not None and one.header.kind == FOOTER and one.body is not None:
-                self._restore(view, found, one)
-        _find_footers(found)
-        return found
-
-    def _restore(self, view: memoryview, found: list[FoundRecord], footer: FoundRecord) -> None:
-        """Put a batch's records in the place of what was found where they are, as its footer tells."""
-        assert footer.body is not None
-        headers = [
-            self._header(memoryview(MAGIC + bytes(footer.body[place : place + _COPY])), 0)
-            for place in range(0, len(footer.body), _COPY)
-        ]
-        size = sum(HEADER + one.length for one in headers if one is not None)
-        # By its place: to compare records made opening a damaged segment quadratic in its batches.
-        end = bisect_left(found, footer.offset, key=lambda one: one.offset)
-        start, place = end, footer.offset - size
-        while start and found[start - 1].offset >= place:
-            start -= 1
-        is_damaged = any(one.header is None for one in found[start:end])
-        if start and found[start - 1].end > place:  # a stretch that began before this batch
-            is_damaged = True
-            start -= 1
-        if not is_damaged or place < 0:
-            return
-        records: list[FoundRecord] = []
-        if start < end and found[start].offset < place:
-            records.append(FoundRecord(found[start].offset, place, None, None))
-        for header in headers:
-            assert header is not None
-            ending = place + HEADER + header.length
-            is_restored = self._header(view, place) is None
-            body = self._body(view, place, header)
-            records.append(FoundRecord(place, ending, header, body, is_restored))
-            place = ending
-        found[start:end] = records
-
-    def _records(self, data: bytes, view: memoryview) -> Iterator[FoundRecord]:
+        found: list[FoundRecord] = []
         place = 0
         while place < len(data):
             header = self._header(view, place)
             if header is None:
-                end = self._next_record(data, view, place + 1)
-                yield FoundRecord(place, end, None, None)
+                found += self._search(data, view, place)
             else:
-                end = min(place + HEADER + header.length, len(data))
-                yield FoundRecord(place, end, header, self._body(view, place, header))
-            place = end
+                end = min(place + header.size, len(data))
+                found.append(FoundRecord(place, end, header, self._body(view, place, header)))
+            place = found[-1].end
+        return found
+
+    def _search(self, data: bytes, view: memoryview, start: int) -> Iterator[FoundRecord]:
+        """What is at a place where no header can be read: a record whose copy of the header can, or bytes up
+        to where the next record begins."""
+        place = start
+        while (place := data.find(MAGIC[:1], place + 1)) >= 0:
+            if self._header(view, place) is not None:
+                yield FoundRecord(start, place, None, None)
+                return
+            copy = self._header(view, place, COPY)
+            if copy is not None and (begin := place + HEADER - copy.size) >= start:
+                if begin > start:
+                    yield FoundRecord(start, begin, None, None)
+                body = self._body(view, begin, copy)
+                yield FoundRecord(begin, place + HEADER, copy, body)
+                return
+        yield FoundRecord(start, len(data), None, None)
 
     def read(self, data: bytes) -> memoryview | None:
         """The body of the one record that `data` is; None when it is damaged."""
         view = memoryview(data)
-        header = self._header(view, 0)
+        header = self._header(view, 0) or self._header(view, len(data) - HEADER, COPY)
         return None if header is None else self._body(view, 0, header)
 
-    def _header(self, view: memoryview, place: int) -> Header | None:
-        if len(view) - place < HEADER or view[place : place + len(MAGIC)] != MAGIC:
+    def _header(self, view: memoryview, place: int, magic: bytes = MAGIC) -> Header | None:
+        begin, checks = place + len(MAGIC), place + HEADER - _CHECKS.size
+        if len(view) - place < HEADER or view[place:begin] != magic:
             return None
-        body_check, header_check = _CHECKS.unpack_from(view, place + _FIELDS.size)
-        if crc32(view[place : place + _FIELDS.size + 4], self._start) != header_check:
+        body_check, header_check = _CHECKS.unpack_from(view, checks)
+        if crc32(view[begin : checks + 4], self._start) != header_check:
             return None
-        _, kind, index, length, batch, sequence, check, id = _FIELDS.unpack_from(view, place)
-        return Header(kind, index, length, batch, sequence, check, id, body_check)
+        kind, index, count, length, batch, sequence, check, id = _FIELDS.unpack_from(view, begin)
+        return Header(kind, index, count, length, batch, sequence, check, id, body_check)
 
     def _body(self, view: memoryview, place: int, header: Header) -> memoryview | None:
         body = view[place + HEADER : place + HEADER + header.length]
         whole = len(body) == header.length and crc32(body, self._start) == header.body_check
         return body if whole else None
-
-    def _next_record(self, data: bytes, view: memoryview, place: int) -> int:
-        while (place := data.find(MAGIC, place)) >= 0:
-            if self._header(view, place) is not None:
-                return place
-            place += 1
-        return len(data)
 
 
 @lru_cache(maxsize=1024)
@@ -227,31 +203,6 @@ _NAME = "synced"
 _MARK = struct.Struct(">QI")
 _MOST = 4096
 """Bytes after which the file begins again."""
-
-
-def _find_footers(found: list[FoundRecord]) -> None:
-    """A stretch of the size of a footer, behind all records of its batch, is the footer."""
-    for place, one in enumerate(found):
-        if one.header is not None or not place:
-            continue
-        count, first = 0, place
-        while first and (header := found[first - 1].header) is not None:
-            last = found[place - 1].header
-            assert last is not None
-            if header.batch != last.batch or header.kind == FOOTER:
-                break
-            count, first = count + 1, first - 1
-        records = [piece.header for piece in found[first:place]]
-        indexes = [header.index for header in records if header is not None]
-        if (
-            count
-            and indexes == list(range(count))
-            and one.end - one.offset == HEADER + _COPY * count
-        ):
-            last = found[place - 1].header
-            assert last is not None
-            footer = Header(FOOTER, count, _COPY * count, last.batch, 0, 0, b"", 0)
-            found[place] = FoundRecord(one.offset, one.end, footer, None)
 
 
 class SyncMark:
@@ -313,23 +264,26 @@ class Segment:
         offset = self.size
         for index, change in enumerate(changes):
             if type(change) is StoredEvent:
-                body = pack_event(change)
                 record = self._packer.record(
-                    EVENT, batch, index, change.sequence, change.topic, body, change.id
+                    EVENT,
+                    batch,
+                    index,
+                    len(changes),
+                    pack_event(change),
+                    change.sequence,
+                    change.topic,
+                    change.id,
                 )
                 placed.append((change, EventPlace(self.number, offset, len(record))))
             else:
                 assert not isinstance(change, StoredEvent)
                 kind = SNAPSHOT if snapshot else CHANGE
-                body = pack_change(change)
-                record = self._packer.record(kind, batch, index, 0, "", body)
+                record = self._packer.record(kind, batch, index, len(changes), pack_change(change))
                 placed.append((change, None))
             records.append(record)
             offset += len(record)
-        headers = b"".join(record[len(MAGIC) : HEADER] for record in records)
-        records.append(self._packer.record(FOOTER, batch, len(changes), 0, "", headers))
         self._file.append(b"".join(records))
-        self.size = offset + len(records[-1])
+        self.size = offset
         return placed
 
     def sync(self) -> None:

@@ -132,14 +132,15 @@ class SqlStore(RegistryReads):
         self, topic: str, publisher: bytes, span: Span, limit: int | None = None
     ) -> list[StoredEvent]:
         stream = self._names.streams.get((self._names.topics.get(topic, -1), publisher), -1)
-        return self._events(
+        found = self._events(
             topic,
             _ALL,
-            "AND stream = ? AND catenation BETWEEN ? AND ? ORDER BY catenation LIMIT ?",
+            "AND stream = ? AND catenation BETWEEN ? AND ? ORDER BY catenation, place LIMIT ?",
             stream,
             *span,
             MAX_SEQUENCE if limit is None else limit,
         )
+        return list({event.catenation: event for event in found}.values())
 
     def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:
         rows = self._ask(

@@ -256,7 +256,7 @@ def test_bits_that_flip_at_one_archive_cost_nobody_an_event_that_another_one_has
 @pytest.mark.sweep
 @pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(2000, 2200, 20)])
 def test_bits_that_flip_at_one_archive_by_many_seeds(seeds: range) -> None:
-    """Where two places of one batch are damaged, numbers may be told that were none of an event."""
+    """Where two places of one record are damaged, numbers may be told that were none of an event."""
     for seed in seeds:
         sim, only_there = run_rotting(seed)
         stored = NotingCommit.stored[sim.archives[0].contact.id]

@@ -208,6 +208,13 @@ def test_an_event_can_be_written_anew_under_its_number(opener: Opener) -> None:
     assert (store.count("/soccer"), store.size("/soccer")) == (2, 21)
 
 
+def test_an_event_under_two_numbers_is_found_once_in_its_stream(opener: Opener) -> None:
+    store = opener()
+    commit(store, event(1), event(2), event(3, catenation=2), event(4, catenation=3))
+    found = store.by_catenation("/soccer", PUBLISHERS[0], Span(0, LAST))
+    assert [(one.catenation, one.sequence) for one in found] == [(1, 1), (2, 3), (3, 4)]
+
+
 def test_tables_of_replicas_are_read_by_their_numbers(opener: Opener) -> None:
     store = opener()
     first, second = event(1), event(2)
