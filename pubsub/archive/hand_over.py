@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from overlay.contact import ANYONE, Address, Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import CamcastError
+from overlay.futures import Futures
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
 from overlay.wire import message
@@ -120,13 +120,11 @@ class Departures:
             raise ArchiveError(
                 f"this is the only archive of {topic} that is there and ready: add a replica first"
             )
-        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leaving[topic] = None
         self._directory.withdraw(archives_of(topic))
-        core.leave(partial(_done, left))
         try:
             async with asyncio.timeout(within):
-                await left
+                await Futures("the archive is closed").told(core.leave)
         except TimeoutError:
             if not core.replication.has_left:
                 raise ArchiveError(
@@ -179,11 +177,6 @@ def _obstacle(core: ManagedTopic) -> str:
     if not others:
         return f"no other replica of {core.topic} has answered"
     return f"none of the {others} other replicas of {core.topic} has had everything"
-
-
-def _done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 MOST_KEPT = 100

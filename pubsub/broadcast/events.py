@@ -33,7 +33,6 @@ class LayerMessage:
 
 
 @message(0x50)
-@dataclass(frozen=True)
 class GroupPacket:
     """A message on its way between the same channels of two processes."""
 

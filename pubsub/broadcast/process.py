@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from overlay.contact import ANYONE, Address, Contact, PeerId
 from overlay.context import Context, OneTimer, Timer
@@ -150,7 +149,6 @@ AGAIN_AFTER = 0.25
 
 
 @message(0x51)
-@dataclass(frozen=True)
 class GroupHello:
     group: bytes
     rank: int
@@ -158,7 +156,6 @@ class GroupHello:
 
 
 @message(0x52)
-@dataclass(frozen=True)
 class GroupRefusal:
     """The rank is taken by an earlier process."""
 

@@ -68,8 +68,7 @@ class TopicFeed:
         self._service = service
         self._topic = topic
         self._node = node
-        self._me = core.membership.me.id
-        self._source = source_of(self._me, entropy().randbytes(RUN_BYTES))
+        self._source = source_of(core.membership.me.id, entropy().randbytes(RUN_BYTES))
         self._published = 0
         self._pending: OrderedDict[bytes, tuple[float, Event]] = OrderedDict()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
@@ -116,7 +115,7 @@ class TopicFeed:
         self._publish_due()
 
     def _publish_due(self) -> None:
-        long_ago = self._now() - self._rank() * PATIENCE
+        long_ago = self._now() - self._core.rank() * PATIENCE
         due = [event for arrived, event in self._pending.values() if arrived <= long_ago]
         for some in batches(map(pack_event, due), len, BLOCK_BYTES):
             block = ServiceBlock(self._service, self._source, self._published + 1, tuple(some))
@@ -124,12 +123,6 @@ class TopicFeed:
                 self._published = block.last
             else:
                 self.taken(block)  # no room for it; the drop is counted
-
-    def _rank(self) -> int:
-        view = self._core.view
-        members = view.members if view is not None else ()
-        ranks = [rank for rank, member in enumerate(members) if member.id == self._me]
-        return ranks[0] if ranks else 0
 
 
 class Relay(LightClient):

@@ -98,7 +98,7 @@ class DistributorCore:
         self._exchange = DistributorExchange(
             peers, run, self.services, self._removed, self._stability
         )
-        self.upward = RaisingUp(peers, self.services, lambda name: self.above(name), self._rank)
+        self.upward = RaisingUp(peers, self.services, lambda name: self.above(name), self.rank)
         self.above: Callable[[str], Contact | None] = lambda name: None
         """The distributor of the group above that serves this one, by service."""
         self.below: frozenset[PeerId] = frozenset()
@@ -401,7 +401,8 @@ class DistributorCore:
             self._exchange.spread(tuple(brought))
             self.upward.brought(brought)
 
-    def _rank(self) -> int:
+    def rank(self) -> int:
+        """The place of this one in its view; 0 without one."""
         members = self.view.members if self.view is not None else ()
         ranks = [rank for rank, one in enumerate(members) if one.id == self.membership.me.id]
         return ranks[0] if ranks else 0
