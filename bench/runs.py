@@ -144,7 +144,7 @@ def _git(where: Path, *arguments: str) -> str:
 # as the next look needs (bench.intervals), until their budget is spent. The intervals hold over all looks
 # together, so to stop when a claim is decided does not spoil its verdict.
 
-LOOK_SECONDS = 60.0
+LOOK_SECONDS = 90.0
 """From one look while rows are running to the next: they are for whoever is waiting, and take about 5 s of
 processor time each."""
 POOL = "looks"

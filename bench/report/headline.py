@@ -212,7 +212,19 @@ def _winner(question: Question, found: dict[str, Aggregate]) -> tuple[str | None
             _ahead(question, found[other], found[mode]).outcome for other in found if other != mode
         )
     ]
-    return None, f"{last[0]} behind" if last else "not decided"
+    if last:
+        return None, f"{last[0]} behind"
+    first = [mode for mode in found if all(p.outcome or p.is_alike for p in ahead[mode])]
+    rest = [mode for mode in found if mode not in first]
+    if (
+        first
+        and rest
+        and all(
+            _ahead(question, found[mode], found[other]).outcome for mode in first for other in rest
+        )
+    ):
+        return None, f"{' and '.join(first)} ahead"
+    return None, "not decided"
 
 
 def _ahead(question: Question, one: Aggregate, other: Aggregate) -> Part:

@@ -4,6 +4,7 @@ runs, machines and commands behind it, the experiments with their seeds."""
 from __future__ import annotations
 
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,14 +56,16 @@ def gather(
     store: ResultStore, aggregates: Aggregates | None = None, took: float | None = None
 ) -> Material:
     """Read a store; `aggregates`, where somebody has looked at all of it already."""
+    # Each waits for Spark more than it works.
+    with ThreadPoolExecutor() as beside:
+        runs = beside.submit(read_runs, store)
+        asked = beside.submit(_asked, store)
+        spread = beside.submit(store.kept, SPREAD)
+        commits = beside.submit(store.commits)
+        found = aggregates or Aggregates.of(store)
+    written = _written(commits.result())
     return Material(
-        aggregates or Aggregates.of(store),
-        store.place,
-        read_runs(store),
-        _asked(store),
-        store.kept(SPREAD),
-        _written(store.commits()),
-        took,
+        found, store.place, runs.result(), asked.result(), spread.result(), written, took
     )
 
 
@@ -177,6 +180,8 @@ def experiments_table(asked: list[dict[str, Any]]) -> Table:
 
 
 COSTS = "Where the time went"
+WORTH_TELLING = 0.1
+"""Seconds; formulas take less."""
 
 
 def cost_table(asked: list[dict[str, Any]]) -> Table:
@@ -190,6 +195,7 @@ def cost_table(asked: list[dict[str, Any]]) -> Table:
     lines = [
         (figure, tier, f"{len(own):,}", digits(sum(own)), digits(max(own)))
         for (figure, tier), own in dearest
+        if sum(own) >= WORTH_TELLING
     ]
     if lines:
         every = [one for own in spent.values() for one in own]

@@ -53,6 +53,14 @@ def test_nobody_is_marked_where_it_is_not_decided() -> None:
     assert found.rows[0].verdict in ("no difference", "not decided")
 
 
+def test_two_that_are_alike_and_ahead_of_the_others_are_told() -> None:
+    values = {"unstructured": 17.0, "semi-structured": 16.5, "structured": 11.0, "hyparview": 11.5}
+    rows = [shipped(mode, "largest_table", value, 0.1) for mode, value in values.items()]
+    [found] = headline(Aggregates(rows)).rows
+    assert found.verdict == "structured and hyparview ahead"
+    assert not any(cell.is_best for cell in found.cells)
+
+
 def test_few_networks_choose_nothing() -> None:
     assert winners("rest_bytes", (300.0, 800.0, 900.0), spread=5.0, networks=4) == []
     found = screen("rest_bytes", (300.0, 800.0, 900.0), spread=5.0, networks=4)
