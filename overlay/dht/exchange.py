@@ -131,8 +131,9 @@ class Exchanges:
     """`answer(sender, request)`: the reply to a request, or None to stay silent."""
 
     requested: Callable[[Contact, bool], None]
-    """`requested(sender, from_light)`: a request was answered. What is sent to its sender now follows the
-    reply, so that the sender knows who asks."""
+    """`requested(sender, is_proven)`: a request of a peer that serves was answered. What is sent to its
+    sender now follows the reply, so that the sender knows who asks. `is_proven`: the sender receives what is
+    sent to its address, and has proven its id where ids are proven."""
 
     ended: Callable[[Call, ReplyOutcome], None]
     """A call is about to end, answered, given up, in an offence, or without anybody's fault; the code that
@@ -275,9 +276,9 @@ class Exchange:
         return self._numbers.pop()
 
     def _challenge(self, to: Contact | Address) -> bytes | None:
-        if not self._verifies:
+        if isinstance(to, Contact) and self._is_verified(to):
             return None
-        if isinstance(to, Contact) and self._proofs.is_verified(to, self._context.now()):
+        if not self._verifies:
             return None
         return self._context.random.randbytes(CHALLENGE_BYTES)
 
@@ -381,9 +382,13 @@ class Exchange:
         stranger_to = strangers if is_stranger else None
         if reply is not None and not self._reply(sender, letter, reply, stranger_to):
             return
-        self._is_provoked = is_stranger
-        self._above.requested(sender, letter.from_light)
-        self._is_provoked = False
+        if not letter.from_light:
+            self._is_provoked = is_stranger
+            self._above.requested(sender, not is_stranger and self._is_verified(sender))
+            self._is_provoked = False
+
+    def _is_verified(self, sender: Contact) -> bool:
+        return not self._verifies or self._proofs.is_verified(sender, self._context.now())
 
     def _reply(
         self, sender: Contact, letter: Letter, reply: object, strangers: Strangers | None

@@ -347,9 +347,8 @@ class DhtNode:
             self._refused.add(reply.reason)
         return reply
 
-    def _requested(self, sender: Contact, from_light: bool) -> None:
-        if not from_light:
-            self.contacts.requested(peer_of(sender))
+    def _requested(self, sender: Contact, is_proven: bool) -> None:
+        self.contacts.requested(peer_of(sender), is_proven)
 
     def _handle(self, sender: Contact, request: Any) -> object | None:
         handler = self._handlers.get(type(request))

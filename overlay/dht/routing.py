@@ -31,6 +31,12 @@ CHECKS_A_DEATH = 8
 LOST_CONTACTS = 256
 """Dead contacts that are remembered, to be tried again now and then: the network may only have been cut."""
 
+FEW = 16
+"""Contacts about as far away from here, below which a stranger that asks something is worth a question."""
+
+MANY = 60
+"""The same for one that needs no question."""
+
 HEARD_CONTACTS = 8192
 """Contacts of which is remembered when they were heard last."""
 
@@ -97,14 +103,14 @@ class RoutingTable:
     def remove(self, peer: RoutedPeer) -> None:
         self.bucket_of(peer).remove(peer)
 
-    def has_use_for(self, peer: RoutedPeer) -> bool:
-        """Whether an unknown contact is worth a question: it is one of the k nearest, or few are known that
-        are about as far away. Of those far away a few lead as near to any place as many do."""
+    def has_use_for(self, peer: RoutedPeer, many: int) -> bool:
+        """Whether an unknown contact is of use: it is one of the k nearest, or fewer than `many` are known
+        that are about as far away. Of those far away a few lead as near to any place as many do."""
         own = self.own.long_id
         width = 1 << (peer.long_id ^ own).bit_length() - 1
         nearer = self._known_within(own & -width, width)
         alike = self._known_within((own ^ width) & -width, width)
-        return nearer < self.k or alike < 3 * self.k
+        return nearer < self.k or alike < many
 
     def _known_within(self, first: int, width: int) -> int:
         """The contacts of the buckets that lie in a range of ids."""
@@ -190,16 +196,22 @@ class Contacts:
 
     # What was heard.
 
-    def requested(self, peer: RoutedPeer) -> None:
-        """`peer` asked something: a sign of life, and a possible contact.
+    def requested(self, peer: RoutedPeer, is_proven: bool) -> None:
+        """`peer` asked something: a sign of life, and a possible contact. One that has proven who and where
+        it is becomes a contact at once; another one is asked for a sign of life if it is needed.
 
         Upstream (protocol.py:84-112) does not notice a known contact's new address nor its sign of life.
         """
         if peer.id == self.own.id:
             return
         self.failures.heard(peer.contact)
-        if not self._touch(peer) and not self.is_avoided(peer) and self.table.has_use_for(peer):
-            self._probe(peer.contact)
+        if self._touch(peer) or self.is_avoided(peer):
+            return
+        if self.table.has_use_for(peer, MANY if is_proven else FEW):
+            if is_proven:
+                self._enter(peer)
+            else:
+                self._probe(peer.contact)
 
     def answered(self, call: Call, peer: RoutedPeer, from_light: bool) -> None:
         """`peer` answered `call`: it is entered, unless it is a light member."""

@@ -25,7 +25,7 @@ from overlay.directory.messages import (
 )
 from overlay.directory.paths import Visit
 from overlay.directory.peers import Peers
-from overlay.directory.survey import Explorer
+from overlay.directory.survey import A_MOMENT, CONTACTS_BESIDE_A_SIZE, Explorer
 from overlay.directory.tree import LARGE_DEPTH, MAX_DEPTH, Shard, point_of, shard_at
 from overlay.metrics import Metrics
 from overlay.steps import answer_to, together
@@ -97,13 +97,20 @@ class Announcer:
         if stay is None:
             draw = self._peers.context.random
             number, salt = draw.getrandbits(32), draw.getrandbits(32)
-            visit = Visit(topic, salt, 0, thorough=False)
+            visit = Visit(topic, salt, CONTACTS_BESIDE_A_SIZE, thorough=False)
             stay = self._stays[topic] = Stay(topic, number, await self._home(visit))
-        is_first = not stay.told
-        replies = await self._settle(stay)
+            replies = await self._settle(stay)
+            self._explorer.keep(visit.above_leaves(), A_MOMENT)
+            is_first = True
+        else:
+            replies = await self._settle(stay)
+            is_first = False
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
-        await self._leave_traces(stay, replies)
+        if not is_first or (self._are_few(replies) and _settled(replies)):
+            # Those who have just come leave a trace with their second announcement: a minute of them is
+            # a small part of a large topic.
+            await self._leave_traces(stay, replies)
         pause = self._peers.context.random.uniform(*self._config.pause)
         heard = sum(reply.refused != HELD_ELSEWHERE for reply in replies)
         if heard < self._config.replicas:

@@ -37,6 +37,15 @@ class Visit:
         self.points: list[int] = []
         """Evenly spaced points at which members were counted."""
 
+    def above_leaves(self) -> Visit:
+        """A thorough visit that begins with what was read above the leaves. The leaves are read again: those
+        who came at the same moment are there by now."""
+        visit = Visit(self.topic, self.salt, self.want)
+        visit.views = {
+            shard: view for shard, view in self.views.items() if view is not None and view.below
+        }
+        return visit
+
 
 @dataclass(frozen=True)
 class ShardPart:

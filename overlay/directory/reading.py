@@ -98,7 +98,7 @@ class ShardReader:
         tiny = len(replicas) < self._config.replicas
         view = combine(shard, witnesses, salt, trusting=tiny)
         if shard.depth == 0 and not (tiny or view.settled or view.below):
-            witnesses += await self._ask_around(shard, query)
+            witnesses += await self._ask_around(walk, query)
             view = combine(shard, witnesses, salt)
         return view
 
@@ -150,14 +150,17 @@ class ShardReader:
             self._locations.correct(shard, tuple(replicas))
         return walk
 
-    async def _ask_around(self, shard: Shard, query: Query) -> list[Witness]:
+    async def _ask_around(self, walk: _Walk, query: Query) -> list[Witness]:
         """What is known around a root whose own replicas are too new to vouch for it.
 
         Where a network grows quickly, newcomers are closer to a key than the nodes to which the members
         announced themselves a moment ago; they are told at the next announcement only.
         """
-        near = await self._locations.of(shard, count=self._config.root_replicas)
-        around = near[self._config.replicas :]
+        shard, count = walk.shard, self._config.replicas
+        near = walk.closest(2 * count)
+        if len(near) < 2 * count:
+            near = (await self._locations.of(shard, count=2 * count))[: 2 * count]
+        around = tuple(contact for contact in near[count:] if contact not in walk.asked)
         return [w for w in await self._question(shard, around, query) if w.knows]
 
     async def contacts_of(self, view: ShardView, members: list[int]) -> dict[int, Contact]:
@@ -227,11 +230,15 @@ class _Walk:
         self.witnesses: list[Witness] = []
 
     @property
-    def nearest(self) -> list[Contact]:
+    def nearest(self) -> Sequence[Contact]:
+        """As many as hold the shard, the closest to its key of all that were met and are not silent."""
+        return self.closest(self._count)
+
+    def closest(self, count: int) -> Sequence[Contact]:
         """The closest to the shard's key of all that were met and are not silent."""
         sound = [contact for contact in self._met if contact not in self._silent]
         sound.sort(key=lambda contact: int.from_bytes(contact.id, "big") ^ self._goal)
-        return sound[: self._count]
+        return sound[:count]
 
     def left(self) -> list[Contact]:
         """The contacts among the nearest that were not asked."""

@@ -1,17 +1,13 @@
 """Draw members uniformly: distinct, and every live member as likely as any other.
 
-A draw takes a random point, reads its path, accepts it with probability weight / bound, and takes a few
-members of it. With a bound above every weight each member has the same chance in every draw, so the accepted
-draws are uniform; and as members sit at points by chance, those of one path have no more in common than
+A draw takes a random point, reads its path, and takes a few members of it: three on average, in proportion
+to the path's weight over the size of the topic, rounded up or down by chance. So each member has the same
+chance in every draw; and as members sit at points by chance, those of one path have no more in common than
 others. The points of a size that was just counted are drawn first: they are spaced evenly from a random one
-on, so that each falls everywhere with the same chance. A draw that is not accepted is followed by a new
-point; a path whose replicas are slow or lost is not given up for another one, as that would favour members
-whose replicas answer.
+on, so that each falls everywhere with the same chance. A path whose replicas are slow or lost is not given
+up for another one, as that would favour members whose replicas answer.
 
-The bound: where the whole tree has been seen within a time-to-live, the heaviest path seen; else 1.6 times
-the estimated size (of 10^5 members fewer than one in a thousand live in a heavier leaf, and those
-are short of a few per cent). A heavier path raises the bound for good. It stays under four times the size,
-so that replicas that invent members cannot make draws arbitrarily expensive.
+No path counts for more than four times the size: replicas that invent members cannot fill a sample alone.
 """
 
 from __future__ import annotations
@@ -28,16 +24,14 @@ from overlay.directory.tree import POINT_BITS, Shard, by_rank, fingerprint, shar
 from overlay.directory.witnesses import ShardView
 from overlay.metrics import Metrics
 
-HEADROOM = 1.6
 CEILING = 4.0
-_FIRST_POINTS = 4
-"""Points of the first draws at least: they also tell the size of the topic."""
+_FIRST_POINTS = 2
+"""Points of the first draws: they also tell the size of the topic, and the first one how deep it is."""
 
 _OF_A_PATH = 3
-"""Members that one draw takes: every path that is read costs two or three questions."""
+"""Members that one draw takes on average: every path that is read costs two or three questions."""
 
 _BATCH = 32
-_NEARLY_ALL = 0.999
 
 
 class Sampler:
@@ -64,7 +58,8 @@ class Sampler:
         visit = self._explorer.take_kept(topic)
         if visit is None:
             visit = Visit(topic, self._peers.context.random.getrandbits(32), count)
-        await self._explorer.introduce(visit, self._point())
+            visit.points = [self._point() for _ in range(_FIRST_POINTS)]
+        await self._explorer.introduce(visit, visit.points[0] if visit.points else self._point())
         outline = self._explorer.outline(topic)
         size = outline.size()
         visit.want = min(count, 2 + ceil(2 * count * self._config.split / max(size, 1.0)))
@@ -80,29 +75,31 @@ class Sampler:
     ) -> None:
         tries, points = 0, self._peers.context.random.sample(visit.points, len(visit.points))
         while len(drawn.chosen) < count and tries < 16 * count + 64:
-            likely = max(outline.size(), 1.0) / max(self._bound(outline), 1.0)
-            missing = ceil((count - len(drawn.chosen)) / likely / _OF_A_PATH)
-            missing = missing if tries else max(missing, _FIRST_POINTS)
-            if tries or not points:
-                points = [self._point() for _ in range(min(_BATCH, missing))]
+            missing = min(_BATCH, ceil((count - len(drawn.chosen)) / _OF_A_PATH))
+            points += [self._point() for _ in range(missing - len(points))]
             tries += len(points)
             paths = await self._explorer.paths(visit, points)
-            self._judge(paths, drawn, self._bound(outline), count)
+            self._judge(paths, drawn, max(outline.size(), 1.0), count)
+            points = []
 
-    def _judge(self, paths: list[Path | None], drawn: _Drawn, bound: float, count: int) -> None:
-        """Accept or reject each path in the order of the draws, whichever was read first."""
+    def _judge(self, paths: list[Path | None], drawn: _Drawn, size: float, count: int) -> None:
+        """Take members of each path in the order of the draws, whichever was read first."""
         for path in paths:
             if path is None:
                 outcome = "unreadable"
             elif len(drawn.chosen) == count:
                 outcome = "spare"
-            elif path.weight <= self._peers.context.random.random() * bound:
-                outcome = "rejected"
             else:
-                most = min(_OF_A_PATH, count - len(drawn.chosen))
-                taken = sum(self._take(path, drawn) for _ in range(most))
-                outcome = "accepted" if taken else "repeated"
+                share = self._share(path, size)
+                due = int(share + self._peers.context.random.random())
+                tries = min(due, count - len(drawn.chosen))
+                taken = sum(self._take(path, drawn) for _ in range(tries))
+                outcome = "accepted" if taken else "repeated" if tries else "rejected"
             self._draws.add(outcome)
+
+    def _share(self, path: Path, size: float) -> float:
+        """How many members of a path are taken, on average."""
+        return _OF_A_PATH * min(path.weight / size, CEILING)
 
     def _take(self, path: Path, drawn: _Drawn) -> bool:
         """Take a member of the path that was not taken yet; False if the draw fell on one that was.
@@ -159,12 +156,6 @@ class Sampler:
         for view, members in lacking.values():
             contacts |= await self._reader.contacts_of(view, members)
         return [contacts[member] for member in drawn.chosen if member in contacts]
-
-    def _bound(self, outline: TopicOutline) -> float:
-        size, heaviest = outline.size(), outline.heaviest()
-        if outline.share() < _NEARLY_ALL:
-            heaviest = max(heaviest, HEADROOM * size)
-        return min(heaviest, CEILING * size)
 
     def _point(self) -> int:
         return self._peers.context.random.getrandbits(POINT_BITS)

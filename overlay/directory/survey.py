@@ -19,13 +19,16 @@ from overlay.directory.reading import ShardReader
 from overlay.directory.tree import POINT_BITS, Shard, shard_at
 from overlay.steps import together
 
-_AT_ONCE = 0.01
+AT_ONCE = 0.01
 """Seconds: who wants a sample this soon after a size was told asks because of the size."""
+
+A_MOMENT = 1.0
+"""Seconds: what was read above the leaves for a first announcement is not read again for a size."""
 
 CONTACTS_BESIDE_A_SIZE = 16
 """Contacts that come with what is read for a size: a caller that wants a size often wants a sample next."""
 
-ROUGH_POINTS = 4
+ROUGH_POINTS = 3
 """Leaves of a large topic that are counted for a rough size, of about 6 % error."""
 
 SURVEY_POINTS = 32
@@ -104,9 +107,6 @@ class TopicOutline:
         """The part of the tree that has been seen: 1.0 is all of it."""
         return sum(leaf.share for leaf in self._leaves)
 
-    def heaviest(self) -> float:
-        return max((seen.weight for seen in self._leaves.values()), default=0.0)
-
     def _drop(self, leaf: Shard) -> None:
         del self._leaves[leaf]
         self._at_depth[leaf.depth] -= 1
@@ -174,19 +174,17 @@ class Explorer:
             agreed = len(hints) >= 2 and abs(hints[0] - hints[1]) <= 2
             await self.path(visit, point, min(hints[:2]) if agreed else 0)
 
-    def keep(self, visit: Visit) -> None:
+    def keep(self, visit: Visit, seconds: float = AT_ONCE) -> None:
         """Somebody may want a size or a sample of what was just read, for an announcement or a size."""
         self._visits.pop(visit.topic, None)
-        self._visits[visit.topic] = (visit, self._peers.context.now())
+        self._visits[visit.topic] = (visit, self._peers.context.now() + seconds)
         if len(self._visits) > self.MAX_TOPICS:
             del self._visits[next(iter(self._visits))]
 
     def take_kept(self, topic: PeerId) -> Visit | None:
         """What was read just now; once: two samples of one salt would be alike."""
-        visit, when = self._visits.pop(topic, (None, 0.0))
-        if visit is None or self._peers.context.now() - when > _AT_ONCE:
-            return None
-        return visit
+        visit, until = self._visits.pop(topic, (None, 0.0))
+        return visit if self._peers.context.now() <= until else None
 
     async def path(self, visit: Visit, point: int, start: int | None = None) -> Path | None:
         """The path of a point; what it shows is remembered."""
@@ -262,7 +260,9 @@ async def topic_size(
     Points are hashes, so the number c of members in a share f of the tree is Poisson-distributed, and the
     relative standard error of c / f is sqrt((1 - f) / c).
     """
-    visit = Visit(topic, peers.context.random.getrandbits(32), CONTACTS_BESIDE_A_SIZE)
+    visit = explorer.take_kept(topic)
+    if visit is None or visit.points:  # what was read for another size is counted anew
+        visit = Visit(topic, peers.context.random.getrandbits(32), CONTACTS_BESIDE_A_SIZE)
     await explorer.introduce(visit, peers.context.random.getrandbits(POINT_BITS))
     survey = await explorer.survey(visit, points, config.size_life)
     explorer.keep(visit)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kademlia.node import Node
 
-from overlay.contact import Contact
+from overlay.contact import Contact, PeerId
 from overlay.dht.config import DhtConfig
 from overlay.dht.messages import (
     BAD_TOKEN,
@@ -29,6 +29,8 @@ from overlay.dht.messages import (
     StoreValue,
     split_entries,
 )
+from overlay.dht.routing import FEW
+from overlay.dht.upstream import peer_of
 from overlay.identity import Identity
 from overlay.transport.frame import FrameKind
 from overlay.virtual import Latency, Network, nth_host
@@ -489,6 +491,44 @@ def test_where_one_is_dead_others_are_checked_at_once(seed: int) -> None:
         assert [contact for contact in a.dht.known_contacts() if contact in dead] == []
 
     net.run(main())
+
+
+def test_who_brings_a_token_is_entered_without_a_question(seed: int) -> None:
+    async def work(net: Network, a: Member, b: Member) -> None:
+        c = await open_member(nth_host(8))
+        await c.ping(a.contact)
+        await asyncio.sleep(1)
+        sent = a.metrics.as_dict()["dht_requests_sent"]
+        a.protocol.contacts.table.clear()
+        await c.ping(a.contact)
+        assert a.dht.known_contacts() == [c.contact]
+        assert a.metrics.as_dict()["dht_requests_sent"] == sent
+
+    together(seed, work, check_interval=1e6)
+
+
+def test_a_stranger_far_away_is_asked_while_few_are_known_there(seed: int) -> None:
+    async def work(net: Network, a: Member, b: Member) -> None:
+        contacts = a.protocol.contacts
+        own = int.from_bytes(a.contact.id, "big")
+
+        def far(n: int) -> Contact:
+            number = own ^ (1 << 159 | n)
+            return Contact(PeerId(number.to_bytes(20, "big")), nth_host(100 + n), 4000)
+
+        for n in range(100):  # neighbours, so that nobody far away is one of the k nearest
+            number = own ^ (1 << 20 | n)
+            near = Contact(PeerId(number.to_bytes(20, "big")), nth_host(500 + n), 4000)
+            contacts.requested(peer_of(near), True)
+        for n in range(FEW):
+            contacts.requested(peer_of(far(n)), True)
+        asked = len(a.protocol.exchange)
+        contacts.requested(peer_of(far(FEW)), False)
+        assert len(a.protocol.exchange) == asked
+        contacts.requested(peer_of(far(FEW)), True)
+        assert far(FEW) in a.dht.known_contacts()
+
+    together(seed, work, check_interval=1e6)
 
 
 def test_a_stranger_is_answered_before_it_is_asked_for_a_sign_of_life(seed: int) -> None:

@@ -269,14 +269,14 @@ def test_a_stranger_is_of_use_if_it_is_near_or_few_are_as_far_away() -> None:
     draw = random.Random(3)
     table = our_table(peer(1), lambda: 0.0)
     far = [peer(2**159 + draw.getrandbits(158)) for _ in range(200)]
-    assert all(table.has_use_for(one) for one in far), "nobody is known"
+    assert all(table.has_use_for(one, 3 * K) for one in far), "nobody is known"
     for one in far:
         table.add(one)
     near = [peer(2**100 + n) for n in range(K)]
     for one in near:
-        assert table.has_use_for(one)
+        assert table.has_use_for(one, 3 * K)
         table.add(one)
     assert len(table) - K >= 3 * K, "the test needs many far away"
-    assert not table.has_use_for(peer(2**159 + 5))
-    assert table.has_use_for(peer(2**99)), "one of the k nearest"
-    assert table.has_use_for(peer(2**150)), "none is known at that distance"
+    assert not table.has_use_for(peer(2**159 + 5), 3 * K)
+    assert table.has_use_for(peer(2**99), 3 * K), "one of the k nearest"
+    assert table.has_use_for(peer(2**150), 3 * K), "none is known at that distance"

@@ -54,12 +54,11 @@ def test_even_neighbouring_numbers_are_first_equally_often() -> None:
 
 def test_an_outline_estimates_from_the_leaves_it_saw() -> None:
     outline = TopicOutline(TOPIC, life=60.0)
-    assert (outline.size(), outline.share(), outline.heaviest()) == (0.0, 0.0, 0.0)
+    assert (outline.size(), outline.share()) == (0.0, 0.0)
     outline.saw(Shard(TOPIC, 1, 0), 100.0, 0.0, thorough=True)
     outline.saw(Shard(TOPIC, 2, 2), 200.0, 0.0, thorough=True)
     assert outline.share() == 0.75
     assert outline.size() == pytest.approx((100 * 0.5 + 200 * 0.25) / 0.75)
-    assert outline.heaviest() == 200.0
 
 
 def test_an_outline_forgets_what_a_split_or_a_merge_has_outdated() -> None:

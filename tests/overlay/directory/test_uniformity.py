@@ -56,7 +56,7 @@ def test_a_sampler_that_accepts_every_point_fails_the_same_test(
     network: ModelNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Members of sparse leaves are then drawn too often: the test would notice a bias."""
-    monkeypatch.setattr(Sampler, "_bound", lambda self, outline: 1e-9)
+    monkeypatch.setattr(Sampler, "_share", lambda self, path, size: 3.0)
     assert p_of_draws(network, draws=6_000, at_once=50) < BIASED
 
 
@@ -109,5 +109,5 @@ def test_a_biased_sampler_fails_with_two_thousand_members_too(
 ) -> None:
     """Leaves of 64 to 128 members are about as dense, within 9 %: it takes more draws to tell them apart."""
     network = settled_network(seed=1, nodes=256, members=2_000)
-    monkeypatch.setattr(Sampler, "_bound", lambda self, outline: 1e-9)
+    monkeypatch.setattr(Sampler, "_share", lambda self, path, size: 3.0)
     assert p_of_draws(network, draws=120_000, at_once=400) < BIASED
