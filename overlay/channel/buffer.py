@@ -59,8 +59,8 @@ class Until:
 
 _NEVER = Until(-inf)
 
-MOST_LOOKED_AT = 1024
-"""Messages that one call of `withdraw` looks at."""
+MOST_LOOKED_AT = 128
+"""Messages that one call of `withdraw` looks at: a peer can bring about many calls, and fill the buffer."""
 
 
 class MessageTooLarge(UsageError):
