@@ -75,6 +75,7 @@ CORES = [
     "pubsub/doors/mqtt/authentication.py",
     "pubsub/doors/mqtt/connection.py",
     "pubsub/doors/mqtt/deadlines.py",
+    "pubsub/doors/mqtt/entering.py",
     "pubsub/doors/mqtt/filters.py",
     "pubsub/doors/mqtt/other_doors.py",
     "pubsub/doors/mqtt/wills.py",

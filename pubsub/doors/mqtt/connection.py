@@ -294,7 +294,7 @@ class Connection:
             asked = 0 if connect.clean_start else config.longest_expiry
         expiry = min(asked, config.longest_expiry)
         self._hub.deadlines.cancel(self)
-        self._hub.enter(self, connect, expiry, partial(self._entered, connect, asked))
+        self._hub.entering.enter(self, connect, expiry, partial(self._entered, connect, asked))
 
     def _entered(
         self, connect: Connect, asked: float, session: Session, present: bool, given: str

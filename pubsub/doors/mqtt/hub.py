@@ -8,16 +8,16 @@ published after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from functools import partial
+from collections.abc import Callable
 
 from overlay.context import Timer
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.connection import Connection, Link
 from pubsub.doors.mqtt.deadlines import Deadlines
+from pubsub.doors.mqtt.entering import Entering
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
-from pubsub.doors.mqtt.kept import Keeper, Keeping, KeptSubscription, Record
+from pubsub.doors.mqtt.kept import KeptSubscription
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.network import Access, MqttConfig, Network
 from pubsub.doors.mqtt.other_doors import Clock, OtherDoors
@@ -25,45 +25,13 @@ from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
 from pubsub.doors.mqtt.partials import Partials
 from pubsub.doors.mqtt.session import Forms, Granted, Outgoing, Session
 from pubsub.doors.mqtt.shared import Group
-from pubsub.doors.mqtt.subscribing import Subscribing, name_at_archive
+from pubsub.doors.mqtt.subscribing import Subscribing
 from pubsub.doors.mqtt.wills import Wills, kept_will
 
-Entered = Callable[[Session, bool, str], None]
 _Matching = tuple[list[tuple[Session, list[Granted]]], list[Granted]]
 
 MOST_MATCHED = 4_096
 """Topics of which it is remembered who is subscribed."""
-
-
-class _Entry:
-    """A client that has said CONNECT, until it is let in: the opener of its session."""
-
-    def __init__(
-        self,
-        hub: Hub,
-        client_id: str,
-        connection: Connection,
-        connect: Connect,
-        expiry: float,
-        entered: Callable[[Session, bool], None],
-    ) -> None:
-        self._hub = hub
-        self.client_id = client_id
-        self.connection = connection
-        self.connect = connect
-        self.expiry = expiry
-        self.entered = entered
-        self.session: Session | None = None
-
-    def opened(self, keeping: Keeping, record: Record | None, is_over: bool) -> None:
-        self._hub.fetched(self, keeping, record, is_over)
-
-    def failed(self) -> None:
-        self._hub.not_fetched(self)
-
-    def displaced(self) -> None:
-        if self.session is not None:
-            self._hub.moved(self.session)
 
 
 class Hub:
@@ -88,8 +56,7 @@ class Hub:
         self._now, self._drop = clock.now, self.drop  # the same objects for all sessions
         self.sessions: dict[str, Session] = {}
         self.connections: dict[str, Connection] = {}
-        self._name = name
-        self._named = 0
+        self.entering = Entering(self, name)
         self._tree: FilterTree[tuple[Session, Granted]] = FilterTree()
         self._matched: dict[str, _Matching] = {}
         """By topic: what was found in the tree, since it was last changed."""
@@ -103,10 +70,9 @@ class Hub:
         )
         self._shared: dict[tuple[str, tuple[str, ...]], Group] = {}
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
-        self._endings: dict[str, Timer] = {}
+        self.endings: dict[str, Timer] = {}
+        """By client id: sessions without a connection, until they end."""
         self.wills = Wills(clock, self.publish, network.will_over)
-        self._entering: dict[str, _Entry] = {}
-        """By client id: whose session is being fetched."""
         self.deadlines = Deadlines(clock)
         self.partials = Partials(clock, config)
         """Packets of all connections that have not come whole."""
@@ -125,58 +91,7 @@ class Hub:
 
     # -- clients --
 
-    def enter(
-        self, connection: Connection, connect: Connect, expiry: float, entered: Entered
-    ) -> None:
-        """Find or make the client's session: `entered` is told of it, whether it was there before, and the id
-        that the door gave the client, if any. `expiry`: seconds that it is to last without a connection.
-
-        A connection that the client still has is ended (section 3.1.4)."""
-        given = ""
-        client_id = connect.client_id
-        if not client_id:
-            self._named += 1
-            client_id = given = f"{self._name}-{self._named}"
-        if not connection.is_authenticated and not self.access.connect(
-            client_id, connect.username, connect.password
-        ):
-            raise MqttError(Reason.NOT_AUTHORIZED, "the user name or the password is not right")
-        if connect.will is not None and not self.access.publish(client_id, connect.will.topic):
-            raise MqttError(Reason.NOT_AUTHORIZED, "the client may not publish its will")
-        before = self.connections.pop(client_id, None)
-        if before is not None:
-            before.taken_over()
-        elif len(self.connections) + len(self._entering) >= self.config.most_clients:
-            raise MqttError(Reason.SERVER_BUSY, "the door has no room for another client")
-        if timer := self._endings.pop(client_id, None):
-            timer.cancel()
-        session = self.sessions.get(client_id)
-        if session is not None and connect.clean_start:
-            self._end(session)
-            session = None
-        self.wills.cancel(client_id)
-        entry = _Entry(
-            self,
-            client_id,
-            connection,
-            connect,
-            expiry,
-            lambda session, present: entered(session, present, given),
-        )
-        if session is None and self.network.keeps_sessions and not given:
-            earlier = self._entering.get(client_id)
-            self._entering[client_id] = entry
-            if earlier is not None:
-                earlier.connection.taken_over()
-            self.network.open_session(client_id, entry)
-            return
-        present = session is not None
-        if session is None:
-            session = self._new_session(client_id, connect)
-        self._have(entry, session)
-        self._keep_will(entry, session, present)
-
-    def _new_session(self, client_id: str, connect: Connect) -> Session:
+    def new_session(self, client_id: str, connect: Connect) -> Session:
         self._make_room()
         session = self.sessions[client_id] = Session(
             client_id, self.config.most_waiting, self._now, self._drop
@@ -184,113 +99,11 @@ class Hub:
         session.is_fresh = connect.clean_start
         return session
 
-    def _have(self, entry: _Entry, session: Session) -> None:
-        entry.session = session
-        session.expiry = entry.expiry
-        self.connections[entry.client_id] = entry.connection
-
-    def fetched(
-        self, entry: _Entry, keeping: Keeping, record: Record | None, is_over: bool
-    ) -> None:
-        """What is kept of the session of a client that wants to enter is there; `is_over`: it has ended."""
-        if self._entering.get(entry.client_id) is not entry or not entry.connection.is_open:
-            keeping.end(forget=False)  # the client has gone, or has connected once more
-            if self._entering.get(entry.client_id) is entry:
-                del self._entering[entry.client_id]
-            return
-        del self._entering[entry.client_id]
-        try:
-            session = self._new_session(entry.client_id, entry.connect)
-        except MqttError as error:
-            keeping.end(forget=False)
-            entry.connection.fail(error)
-            return
-        self._have(entry, session)
-        session.incarnation = keeping.token
-        present = record is not None and not entry.connect.clean_start and not is_over
-        if record is None and entry.expiry <= 0 and entry.connect.will is None:
-            keeping.end(forget=True)  # there was nothing, and there will be nothing
-        else:
-            session.keeper = Keeper(keeping, session.record, partial(self.archive_lost, session))
-        if record is not None and present:
-            session.recall(record)
-            self._subscribe_again(session, record.subscriptions)
-        elif record is not None:
-            self._forget_kept(entry.client_id, record.subscriptions)
-        will_before = b"" if record is None or is_over else record.will
-        self._keep_will(entry, session, present, will_before)
-
-    def _forget_kept(self, client_id: str, kept: list[KeptSubscription]) -> None:
-        """Have archives forget what they keep for a session that has ended."""
-        for one in kept:
-            try:
-                asked = Asked.of(one.filter, one.options)
-                parsed = TopicFilter.parse(one.filter)
-                topic = topic_of(parsed.base)
-            except MqttError:
-                self.drop("not_a_record")
-                continue
-            if asked.qos and parsed.group is None and self.network.keeps(topic):
-                self.network.forget(name_at_archive(client_id, one.filter), topic)
-
-    def _keep_will(
-        self, entry: _Entry, session: Session, present: bool, before: bytes = b""
-    ) -> None:
-        """Have the client's will kept where sessions are, in place of the one that the door before has kept,
-        and let the client in."""
-        will = entry.connect.will
-        if not self.network.keeps_sessions or (will is None and not before):
-            self._let_in(entry, session, present)
-            return
-        kept = None if will is None else kept_will(entry.client_id, will, entry.expiry)
-
-        def written(id: bytes | None) -> None:
-            if id is None:
-                self.archive_lost(session)
-            elif self.connections.get(entry.client_id) is not entry.connection:
-                if id:
-                    self.network.will_over(id)  # the client has connected once more
-            else:
-                session.will = id
-                self._let_in(entry, session, present)
-
-        self.network.keep_will(kept, before, written)
-
-    def _let_in(self, entry: _Entry, session: Session, present: bool) -> None:
-        """The client enters when the archive knows that the session is this door's."""
-        if session.keeper is not None:
-            session.keeper.changed(partial(self._enter, entry, session, present))
-        else:
-            self._enter(entry, session, present)
-
-    def _enter(self, entry: _Entry, session: Session, present: bool) -> None:
-        if self.connections.get(entry.client_id) is not entry.connection:
-            return  # the client has connected once more
-        if entry.connection.is_open:
-            entry.entered(session, present)
-        else:
-            self.leave(entry.connection, session, None)
-
-    def not_fetched(self, entry: _Entry) -> None:
-        if self._entering.get(entry.client_id) is entry:
-            del self._entering[entry.client_id]
-            what = "the archive of the sessions does not answer"
-            entry.connection.fail(MqttError(Reason.SERVER_UNAVAILABLE, what))
-
-    def _subscribe_again(self, session: Session, kept: list[KeptSubscription]) -> None:
-        """Make the subscriptions of a session that another door had."""
-        for one in kept:
-            try:
-                asked = Asked.of(one.filter, one.options)
-                self.subscribe(session, asked, one.identifier or None, lambda reason: None, one)
-            except MqttError:
-                self.drop("not_a_record")
-
     def archive_lost(self, session: Session) -> None:
         """A record of the session cannot be written: the client has to begin from the last one."""
         self.drop("archive_lost")
         connection = self.connections.get(session.client_id)
-        self._end(session, forget=False)
+        self.end(session, forget=False)
         if connection is not None:
             what = "the archive of the sessions does not answer"
             connection.fail(MqttError(Reason.SERVER_UNAVAILABLE, what))
@@ -308,19 +121,19 @@ class Hub:
         elif id:
             self.network.will_over(id)
         if session.expiry <= 0:
-            self._end(session)
+            self.end(session)
         elif self.sessions.get(client_id) is session:
             if session.keeper is not None:
                 session.keeper.changed()
             lasts = min(session.expiry, self.config.longest_expiry)
-            self._endings[client_id] = self.clock.call_later(lasts, lambda: self._end(session))
+            self.endings[client_id] = self.clock.call_later(lasts, lambda: self.end(session))
 
-    def _end(self, session: Session, forget: bool = True) -> None:
+    def end(self, session: Session, forget: bool = True) -> None:
         """Forget a session, with what waits in it, and at the archive too with `forget`."""
         if self.sessions.get(session.client_id) is not session:
             return
         del self.sessions[session.client_id]
-        if timer := self._endings.pop(session.client_id, None):
+        if timer := self.endings.pop(session.client_id, None):
             timer.cancel()
         if session.keeper is not None:
             session.keeper.end(forget)
@@ -331,38 +144,11 @@ class Hub:
     def _make_room(self) -> None:
         """Forget the session that has been away longest when there are too many."""
         if len(self.sessions) >= self.config.most_sessions:
-            for client_id in self._endings:
+            for client_id in self.endings:
                 self.drop("session_forgotten")
-                self._end(self.sessions[client_id])
+                self.end(self.sessions[client_id])
                 return
             raise MqttError(Reason.SERVER_BUSY, "the door has no room for another session")
-
-    def wills_lost(self, ids: Container[bytes]) -> None:
-        """Another door has taken these wills over, though this one is there: clients that are connected keep
-        theirs anew."""
-        self.wills.leave_to_heir(ids)
-        for session in list(self.sessions.values()):
-            connection = self.connections.get(session.client_id)
-            if session.will and session.will in ids and connection is not None:
-                self._keep_again(session, connection)
-
-    def _keep_again(self, session: Session, connection: Connection) -> None:
-        session.will = b""
-        if connection.will is None:
-            return
-
-        def written(id: bytes | None) -> None:
-            if id is None:
-                self.drop("will_not_kept")
-            elif self.connections.get(session.client_id) is not connection or session.will:
-                self.network.will_over(id)
-            else:
-                session.will = id
-                if session.keeper is not None:
-                    session.keeper.changed()
-
-        will = kept_will(session.client_id, connection.will, session.expiry)
-        self.network.keep_will(will, b"", written)
 
     def _door_gone(self, door: bytes, heard: float) -> None:
         for group in list(self._shared.values()):
@@ -516,7 +302,7 @@ class Hub:
             return
         connection = self.connections.pop(session.client_id, None)
         self.wills.cancel(session.client_id)  # the session goes on: a will that waits does not come
-        self._end(session, forget=False)
+        self.end(session, forget=False)
         if connection is not None:
             connection.taken_over()
             self.wills.cancel(session.client_id)  # nor one whose delay has just begun

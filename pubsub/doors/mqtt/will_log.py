@@ -238,7 +238,7 @@ class WillLog:
         if self._current is segment:
             self._current = None
         self._drop(segment, forget=False)
-        self.hub.wills_lost(segment.live)
+        self.hub.entering.wills_lost(segment.live)
 
     def _heard(self, id: bytes, will: KeptWill | None) -> None:
         """What has come in a segment that this door has; its own wills come back to it too."""
