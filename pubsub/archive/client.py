@@ -190,30 +190,26 @@ class DurableClient:
         self._check_open()
         self._publishers[publisher.topic] = publisher
 
-    def publisher(self, topic: str) -> DurablePublisher | None:
-        return self._publishers.get(topic)
+    def use(self, core: DurablePublisher | DurableSubscriber, found: FoundArchive) -> None:
+        """Have a publisher or subscriber talk to an archive that was found."""
+        self._last_used[core] = found.archive.id
+        if isinstance(core, DurablePublisher):
+            core.use(found.archive, found.replica, found.catenation, found.time)
+        else:
+            core.use(found.archive)
 
-    def use_for_publisher(self, publisher: DurablePublisher, found: FoundArchive) -> None:
-        self._last_used[publisher] = found.archive.id
-        publisher.use(found.archive, found.replica, found.catenation, found.time)
+    def search_for(self, core: DurablePublisher | DurableSubscriber) -> None:
+        """Find a publisher or subscriber another archive of its topic.
 
-    def search_for_publisher(self, publisher: DurablePublisher) -> None:
-        """Find a publisher another archive of its topic."""
-        use = partial(self.use_for_publisher, publisher)
-        self._search_for(publisher, publisher.topic, self.runtime.contact.id, use)
-
-    def _search_for(
-        self,
-        core: DurablePublisher | DurableSubscriber,
-        topic: str,
-        publisher: bytes,
-        use: Callable[[FoundArchive], None],
-    ) -> None:
-        """The archive that was used last does not serve, though it may answer: it is avoided, and taken
-        again only where no other one answers."""
+        The archive that was used last does not serve, though it may answer: it is avoided, and taken again
+        only where no other one answers."""
         self._stop_search_for(core)
-        avoid = self._last_used.get(core)
-        lowest = isinstance(core, DurableSubscriber) and core.shared
+        topic, publisher, lowest = "", b"", False
+        if isinstance(core, DurablePublisher):
+            topic, publisher = core.topic, self.runtime.contact.id
+        else:
+            topic, lowest = core.subscribing.topic, core.shared
+        avoid, use = self._last_used.get(core), partial(self.use, core)
         self._searches[core] = self.search((topic,), publisher, use, avoid, lowest=lowest)
 
     def _stop_search_for(self, core: DurablePublisher | DurableSubscriber) -> None:
@@ -233,15 +229,6 @@ class DurableClient:
         self._stop_search_for(subscriber)
         self._last_used.pop(subscriber, None)
         subscriber.close()
-
-    def use_for_subscriber(self, subscriber: DurableSubscriber, found: FoundArchive) -> None:
-        self._last_used[subscriber] = found.archive.id
-        subscriber.use(found.archive)
-
-    def search_for_subscriber(self, subscriber: DurableSubscriber) -> None:
-        """Find a subscriber another archive of its topic."""
-        use = partial(self.use_for_subscriber, subscriber)
-        self._search_for(subscriber, subscriber.subscribing.topic, b"", use)
 
     def has_subscriber(self, topic: str, entity: str) -> bool:
         return (topic, entity) in self._subscribers

@@ -180,7 +180,7 @@ class DurableSubscription:
                 self._feed = LiveFeed(self._node, self.pattern, self._selects, self._heard)
                 async with budget.spend(f"joining {self.pattern.text}"):
                     await self._feed.__aenter__()
-            self._client.use_for_subscriber(self._core, found)
+            self._client.use(self._core, found)
             await self._until_registered(budget)
         except BaseException:
             await self._close()
@@ -196,7 +196,7 @@ class DurableSubscription:
             self._client.config,
             deliver=self._deliver,
             on_gap=self._gap,
-            on_silent=lambda: self._client.search_for_subscriber(core),
+            on_silent=lambda: self._client.search_for(core),
             on_registered=self._answered,
             on_displaced=self._displaced,
             on_sync=self._moved.set,

@@ -70,7 +70,7 @@ class DurablePublishing:
             topic,
             client.config,
             on_progress=self._progress,
-            on_silent=lambda: client.search_for_publisher(self.core),
+            on_silent=lambda: client.search_for(self.core),
             repeats=repeats,
         )
 
@@ -205,7 +205,7 @@ class DurablePublishers:
             publishing = DurablePublishing(self._client, found.topic, self.repeats)
             self._client.add_publisher(publishing.core)
             self._managed[found.topic] = publishing
-            self._client.use_for_publisher(publishing.core, found)
+            self._client.use(publishing.core, found)
         self._by_topic[topic.name] = publishing
 
     def close(self) -> None:

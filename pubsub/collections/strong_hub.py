@@ -155,8 +155,6 @@ class StrongHub:
         self.config = config
         self.members: list[StrongCollection] = []
         """The collections that are open."""
-        self.users = 0
-        """What needs this participant: collections, and publishers of subtopics."""
         self.log: Any = None
         self.given_back = False
         """Whether an interest ended that was not done with the element that was delivered last."""
