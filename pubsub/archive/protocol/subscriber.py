@@ -266,9 +266,9 @@ class DurableSubscriber(ABC):
         self._heard_gaps = response.gaps
         for first, last in response.gaps:
             told = self._told_gaps.setdefault(response.replica, Numbers())
-            if Numbers(spans=[(first, last)]).without(told):
-                told.add_span(first, last)
-                self._on_gap(first, last)
+            for news in Numbers(spans=[(first, last)]).without(told).spans():
+                told.add_span(*news)
+                self._on_gap(*news)
 
     def _begin_there_elsewhere(self, began: float) -> None:
         """The archive may fail before it has told a replica of the registration. That replica's "now" and its

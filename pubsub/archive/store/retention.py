@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from overlay.errors import UsageError
@@ -13,6 +13,9 @@ from pubsub.reliable.numbers import Numbers, Span
 _PAGE = 1000
 PAGES = 64
 """Pages of the inventory that are looked at each time."""
+
+EXACT_GAPS = 16
+"""Ranges of numbers that one look may leave as gaps of an entity."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,8 @@ class Scan:
 def _drop(topic: str, gone: Numbers, gaps: dict[str, Numbers]) -> Drop | None:
     if not gone:
         return None
-    return Drop(topic, gone.spans(), tuple(_gap(entity, gaps[entity]) for entity in sorted(gaps)))
+    told = tuple(gap for entity in sorted(gaps) for gap in _gaps(entity, gaps[entity]))
+    return Drop(topic, gone.spans(), told)
 
 
 def _is_over(retention: Retention, count: int, size: int, age: float) -> bool:
@@ -116,6 +120,14 @@ def _is_over(retention: Retention, count: int, size: int, age: float) -> bool:
     )
 
 
-def _gap(entity: str, sequences: Numbers) -> EntityGap:
+def _gaps(entity: str, sequences: Numbers) -> Iterator[EntityGap]:
+    """What an entity is told to have missed: numbers that were for it and no others, so that it can count
+    them; beyond `EXACT_GAPS` ranges the first ones as one."""
     spans = sequences.spans()
-    return EntityGap(entity, Span(spans[0].first, spans[-1].last), sequences.count)
+    if len(spans) > EXACT_GAPS:
+        before = spans[: len(spans) - EXACT_GAPS + 1]
+        spans = spans[len(before) :]
+        joined = Span(before[0].first, before[-1].last)
+        yield EntityGap(entity, joined, sum(last - first + 1 for first, last in before))
+    for span in spans:
+        yield EntityGap(entity, span, span.last - span.first + 1)

@@ -325,10 +325,29 @@ def test_retention_keeps_what_somebody_waits_for_or_tells_of_the_gap(drop_unseen
             first = 15 if drop_unseen else 0
             taken = await take(events, 20 - first)
             assert [event.data for event in taken] == [*range(first, 20)]
-            assert (events.missing >= 15) == drop_unseen
-            assert (taken[0].missed >= 15) == drop_unseen
+            assert events.missing == taken[0].missed == (15 if drop_unseen else 0)
         await asyncio.sleep(12)
         assert archive.status()["/soccer"]["events"] == 5
+
+    play(main)
+
+
+def test_what_was_not_for_a_name_does_not_count_among_what_it_missed() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer", retention=Retention(max_count=4, drop_unseen=True))
+        node = await world.node()
+        async with node.subscribe("/soccer", durable="away", where="odd = 1"):
+            pass
+        for number in range(20):
+            await node.publish("/soccer", {"odd": number % 2}, durable=True)
+        await asyncio.sleep(12)
+        told: list[Gap] = []
+        async with node.subscribe(
+            "/soccer", durable="away", where="odd = 1", on_gap=told.append
+        ) as events:
+            taken = await take(events, 2)
+            assert (events.missing, taken[0].missed) == (8, 8)
+            assert [gap.count for gap in told] == [1] * 8
 
     play(main)
 

@@ -111,3 +111,12 @@ def test_gaps_of_another_replica_are_told_though_its_numbers_are_lower() -> None
     reader.core.use(numbered_contact(8))
     respond(reader, b"one", (100, 200), (50, 60))
     assert reader.gaps == [(100, 200), (5, 9), (50, 60)]
+
+
+def test_of_a_gap_that_has_grown_what_is_new_is_told() -> None:
+    sim = Simulation(3)
+    reader = subscribe(sim)
+    sim.stage.run(3)
+    respond(reader, b"one", (5, 9), (20, 20))
+    respond(reader, b"one", (5, 30))
+    assert reader.gaps == [(5, 9), (20, 20), (10, 19), (21, 30)]

@@ -86,7 +86,7 @@ def test_when_told_so_unseen_events_go_and_leave_a_gap_to_be_told_of(opener: Ope
     store = opener()
     entity = store.entity("/soccer", "anna")
     assert entity is not None
-    assert entity.gaps == (EntityGap("anna", Span(2, 4), 2),)
+    assert entity.gaps == (EntityGap("anna", Span(2, 2), 1), EntityGap("anna", Span(4, 4), 1))
     assert [one.sequence for one in store.holdings("/soccer", 0, 100) if "anna" in one.waiting] == [
         6,
         8,
