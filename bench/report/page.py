@@ -21,6 +21,8 @@ from bench.workloads.workload import markdown_table
 KINDS = {"holds": "yes", "does not hold": "no", "in part": "part", "undecided": "open"}
 OPEN = '<button type="button" class="open" aria-expanded="false">rows</button>'
 """Shows the next row of the table: what a value was computed from."""
+LONG = 20
+"""Rows of a table beyond which it opens when asked for."""
 SHOWN_PARTS = 3
 """Bars of a claim that are seen at once; the others open with the rows behind it."""
 
@@ -336,10 +338,10 @@ def _table(table: Table) -> str:
     )
     title = f"<h3>{html.escape(table.title)}</h3>" if table.title else ""
     note = f'<p class="hint">{html.escape(table.note)}</p>' if table.note else ""
-    return (
-        f'{title}<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>{note}'
-        f"{_again(table.commands)}"
-    )
+    whole = f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+    if len(table.rows) > LONG and table.title:
+        whole = f"<details><summary>{len(table.rows)} rows</summary>{whole}</details>"
+    return f"{title}{whole}{note}{_again(table.commands)}"
 
 
 def _cell(text: str) -> str:

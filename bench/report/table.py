@@ -64,7 +64,8 @@ def per_cent(value: float) -> str:
     rest = min(abs(percent), abs(100 - percent))
     if rest == 0:
         return f"{percent:.0f}"
-    return f"{percent:.2f}" if rest < 0.1 else f"{percent:.1f}"
+    text = f"{percent:.2f}" if rest < 0.1 else f"{percent:.1f}"
+    return "99.99" if text == "100.00" else text  # 100 means all
 
 
 def digits(value: float) -> str:

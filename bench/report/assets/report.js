@@ -124,3 +124,6 @@ if ("IntersectionObserver" in window) {
   }, { rootMargin: "-10% 0px -80% 0px" });
   for (const section of all("main section")) watch.observe(section);
 }
+
+// On paper nothing can be opened.
+addEventListener("beforeprint", () => { for (const folded of all("h3 + details")) folded.open = true; });

@@ -10,7 +10,7 @@ from bench.aggregates import Aggregates
 from bench.model.formulas import camcast_average_bound, camcast_best_bound, gossip_rounds
 from bench.model.parity import broadcast_range, hierarchical_constant
 from bench.report.real_nodes import real_node_tables
-from bench.report.table import Table
+from bench.report.table import Table, per_cent
 from bench.report.tables import tables
 from bench.results import WHOLE
 from bench.suites.settings import TOPOLOGIES
@@ -91,3 +91,12 @@ def test_memory_is_of_the_suite_with_more_networks() -> None:
     )
     found = table(real_node_tables(Aggregates([few, many, whole])), "Memory and upward load")
     assert found["structured as published, g (bottom)"][1] == "8.0"
+
+
+def test_a_hundred_per_cent_means_all() -> None:
+    assert [per_cent(value) for value in (1.0, 0.999999, 0.9995, 0.5)] == [
+        "100",
+        "99.99",
+        "99.95",
+        "50.0",
+    ]
