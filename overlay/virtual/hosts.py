@@ -135,6 +135,7 @@ class Host:
         "delivered",
         "delivered_bytes",
         "incarnation",
+        "is_skewed",
         "lost",
         "lost_bytes",
         "next_port",
@@ -152,6 +153,7 @@ class Host:
         self.next_port = FIRST_EPHEMERAL_PORT
         self.clock_offset = 0.0
         self.clock_rate = 1.0
+        self.is_skewed = False
         self.slowness = 1.0
         self.bandwidth = bandwidth
         self.queues = bandwidth is not None
@@ -170,6 +172,10 @@ class Host:
         self._uplink_free = self._downlink_free = self._turn_free = 0.0
 
     # -- its clock --
+
+    def skew(self, offset: float, rate: float) -> None:
+        self.clock_offset, self.clock_rate = offset, rate
+        self.is_skewed = True
 
     def clock(self, now: float) -> float:
         """What this host's clock shows at the true time `now`."""

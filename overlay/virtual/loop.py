@@ -184,8 +184,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """The virtual time, as the clock of the host shows it on which the caller runs."""
         if self.skewed:
             incarnation = RUNNING_ON.get()
-            if incarnation is not None:
-                return incarnation.host.clock(self.now)
+            if incarnation is not None and (host := incarnation.host).is_skewed:
+                return host.clock(self.now)
         return self.now
 
     # -- scheduling --
@@ -233,8 +233,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timer._scheduled = True
         if self.skewed:
             incarnation = RUNNING_ON.get()
-            if incarnation is not None:
-                when = incarnation.host.true_time(when)
+            if incarnation is not None and (host := incarnation.host).is_skewed:
+                when = host.true_time(when)
         self._event_count = number = self._event_count + 1
         heappush(self._events, (when, number, timer))
         return timer

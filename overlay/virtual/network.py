@@ -161,7 +161,7 @@ class Network:
         if not rate > 0:
             raise UsageError(f"a clock goes forward: its rate is above 0, not {rate}")
         machine = self._sockets.host(host)
-        machine.clock_offset, machine.clock_rate = offset, rate
+        machine.skew(offset, rate)
         self._loop.skewed = True
 
     # -- links --
