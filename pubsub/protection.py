@@ -86,7 +86,6 @@ class Protection:
             return None
         return {
             "authority": [key.hex() for key in self._gate.authority.keys],
-            "key": self._attachment.identity.public_key.hex(),
             **self._gate.describe(),
         }
 

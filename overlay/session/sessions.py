@@ -19,7 +19,7 @@ anew. A holder of the network key that sees a session's datagrams can make its e
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -36,6 +36,7 @@ from overlay.session.network_key import NetworkKey, ring_of
 from overlay.session.noise import IXPSK0, Handshake, HandshakeError
 from overlay.session.opening import LONGEST_WAIT, PROLOGUE, Opening, proven_payload
 from overlay.session.session import HEAD, OVERHEAD, Session
+from overlay.session.table import SessionTable, is_at
 from overlay.transport.address import block_of, sender_contact
 from overlay.transport.frame import (
     ANSWER,
@@ -121,21 +122,12 @@ class Sessions:
         self._identity = identity
         self._carrier = carrier
         self._random = random
-        self._by_index: dict[int, Session] = {}
-        """Every session that opens datagrams: current, half-open, and replaced a moment ago."""
-        self._by_peer: dict[PeerId, Session] = {}
-        """The current ones, in which frames are sent."""
-        self._by_address: dict[Address, Session] = {}
-        self._by_remote: dict[int, Session] = {}
-        self._answered: OrderedDict[bytes, tuple[Session, bytes]] = OrderedDict()
-        """Half-open sessions by the noise message that they answer, and the answers; oldest first."""
+        self.table = SessionTable(config, carrier.now, lambda: self._handshakes.add("evicted"))
         self._openings: dict[Address, Opening] = {}
         self._openings_by_index: dict[int, Opening] = {}
         self._openings_in: Counter[str] = Counter()
         """Openings to each block of addresses."""
         self._held = 0
-        self._ready: deque[Session] = deque()
-        """Sessions whose ciphers are there, in the order in which they were made."""
         self._others: dict[int, Callable[[bytes, Source], tuple[Contact, bytes, int] | None]] = {
             OPENING: self._take_opening,
             ANSWER: self._take_answer,
@@ -149,19 +141,21 @@ class Sessions:
         self._sweep_timer: Timer | None = None
         self._handshakes = metrics.family("handshakes", "outcome", "Handshakes of sessions")
         metrics.gauge("sessions", "Peers that this node has a session with", self._count)
-        metrics.gauge("sessions_half_open", "Sessions not yet used", lambda: len(self._answered))
+        metrics.gauge(
+            "sessions_half_open", "Sessions not yet used", lambda: len(self.table.answered)
+        )
 
     def _count(self) -> float:
-        return len(self._by_peer)
+        return len(self.table.by_peer)
 
     @property
     def peers(self) -> list[Contact]:
         """The peers of all sessions, where they were last heard."""
-        return [s.contact for s in self._by_peer.values() if s.contact is not None]
+        return [s.contact for s in self.table.by_peer.values() if s.contact is not None]
 
     def friends(self) -> Iterator[Friend]:
         """Where peers of sessions, and those that are asked to open one, send from, and what they name."""
-        for session in self._by_index.values():
+        for session in self.table.by_index.values():
             if session.is_confirmed and session.contact is not None:
                 yield Friend(session.contact.host, session.contact.port, session.index)
         for index, opening in self._openings_by_index.items():
@@ -173,12 +167,12 @@ class Sessions:
         ring = ring_of(keys)
         known = {key.secret: key for key in self._ring}
         self._ring = tuple(known.get(key.secret, key) for key in ring)
-        for session in list(self._by_index.values()):
+        for session in list(self.table.by_index.values()):
             if session.key not in self._ring:
                 if session.is_confirmed:
-                    self._retire(session)
+                    self.table.retire(session)
                 else:
-                    self._end(session)
+                    self.table.end(session)
             elif session.key is not self._ring[0]:
                 session.is_due = True
         for opening in list(self._openings.values()):
@@ -194,29 +188,19 @@ class Sessions:
             self._give_up(opening, "closed")
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        self._by_index.clear()
-        self._by_peer.clear()
-        self._by_address.clear()
-        self._by_remote.clear()
-        self._answered.clear()
-        self._ready.clear()
+        self.table.clear()
 
     # Sending.
 
     def towards(self, to: Destination) -> Wrap | None:
         """How to seal what goes there, or None when there is no session yet: then `hold` it."""
-        if isinstance(to, Contact):
-            session = self._by_peer.get(to.id)
-            if session is None and to.id == ANYONE:
-                session = self._by_address.get(to.address)
-        else:
-            session = self._by_address.get(to)
+        session = self.table.towards(to)
         if session is None or session.is_doubted:
             return None
         if session.is_due:
             self._renew(session)
         if not session.is_ready:
-            self._make_ready(session)
+            self.table.make_ready(session)
         return session.wrap
 
     def hold(self, to: Destination, batches: list[FrameBatch]) -> None:
@@ -244,7 +228,7 @@ class Sessions:
 
     def _is_taken(self, to: Destination, address: Address) -> bool:
         """Whether another peer than the one that is meant answered at the address a moment ago."""
-        there = self._by_address.get(address)
+        there = self.table.by_address.get(address)
         if there is None or there.dialled != address or not _means_another(to, there.peer):
             return False
         return self._carrier.now() - there.began_at < self.config.linger
@@ -262,7 +246,7 @@ class Sessions:
         now = self._carrier.now()
         opening = self._openings[address] = Opening(address, now, self.config.retry, early)
         self._begin_sweeping()
-        if any(_is_at(session, address) for session, _ in self._answered.values()):
+        if self.table.is_answering(address):
             self._set_timer(opening, now)
         else:
             self._send_opening(opening)
@@ -339,12 +323,12 @@ class Sessions:
         version, flags, length, index, counter = HEAD.unpack_from(datagram)
         if flags != SEALED or version != VERSION or length != size or size < OVERHEAD:
             return self._take_other(version, flags, length, datagram, source)
-        session = self._by_index.get(index)
+        session = self.table.by_index.get(index)
         if session is None:
             self._say_lost(index, counter, source)
             raise Dropped("unknown_session")
         if not session.is_ready:
-            self._make_ready(session)
+            self.table.make_ready(session)
         frames = session.unwrap(datagram, counter)
         if source != session.source:
             self._move(session, source)
@@ -375,18 +359,10 @@ class Sessions:
         if contact is None:
             raise Dropped("bad_source")
         if session.contact is not None and session.contact.address != session.dialled:
-            self._forget_address(session, session.contact.address)
+            self.table.forget_address(session, session.contact.address)
         session.contact, session.source = contact, source
-        if session.is_confirmed and self._by_peer.get(session.peer) is session:
-            self._place(session, contact.address)
-
-    def _place(self, session: Session, address: Address) -> None:
-        """Find a session by an address, unless another peer has shown that it receives there.
-
-        A member can make up the source of a datagram, but not answer what is sent there."""
-        there = self._by_address.get(address)
-        if there is None or there.dialled != address or address == session.dialled:
-            self._by_address[address] = session
+        if session.is_confirmed and self.table.by_peer.get(session.peer) is session:
+            self.table.place(session, contact.address)
 
     # Answering.
 
@@ -395,7 +371,7 @@ class Sessions:
         if key is None:
             raise Dropped("not_authentic")
         index, message = packets.read_opening(datagram)
-        known = self._answered.get(message)
+        known = self.table.answered.get(message)
         contact = sender_contact(self._identity.id, source)
         if contact is None:
             raise Dropped("bad_source")
@@ -456,12 +432,12 @@ class Sessions:
         session.began_at = session.used_at = now
         session.ends_at = now + self.config.give_up_after
         self._move(session, source)
-        self._by_index[index] = session
+        self.table.by_index[index] = session
         datagram = packets.answer(key, remote_index, index, reply)
-        self._answered[message] = session, datagram
-        if len(self._answered) > self.config.max_half_open:
-            _, (oldest, _) = next(iter(self._answered.items()))
-            self._end(oldest)
+        self.table.answered[message] = session, datagram
+        if len(self.table.answered) > self.config.max_half_open:
+            _, (oldest, _) = next(iter(self.table.answered.items()))
+            self.table.end(oldest)
         if own is not None:
             self._set_timer(own, now)  # the peer's opening is on its way to become the session
         self._begin_sweeping()
@@ -475,10 +451,7 @@ class Sessions:
     def _confirm(self, session: Session) -> None:
         """The peer has used a session that this node answered: from now on it is the current one."""
         session.is_confirmed = True
-        for message, (half_open, _) in self._answered.items():
-            if half_open is session:
-                del self._answered[message]
-                break
+        self.table.no_longer_half_open(session)
         self._establish(session)
 
     # Opening.
@@ -507,7 +480,7 @@ class Sessions:
         self._move(session, source)
         session.began_at = session.used_at = self._carrier.now()
         session.dialled = opening.address
-        self._by_index[session.index] = session
+        self.table.by_index[session.index] = session
         self._handshakes.add("opened")
         if frame and opening.asked is not None:
             self._forget_asked(opening, opening.asked)
@@ -528,22 +501,22 @@ class Sessions:
     def _establish(self, session: Session) -> None:
         """Make a session the current one of its peer, and send what waited for it."""
         assert session.contact is not None
-        before = self._by_peer.get(session.peer)
+        before = self.table.by_peer.get(session.peer)
         session.ends_at = session.began_at + self.config.end_after
         if before is not None:
-            self._retire(before)
-        self._by_peer[session.peer] = session
-        self._by_remote[session.remote_index] = session
+            self.table.retire(before)
+        self.table.by_peer[session.peer] = session
+        self.table.by_remote[session.remote_index] = session
         addresses = {session.contact.address: None}
         if session.dialled is not None:
             addresses[session.dialled] = None
         if session.key is not self._ring[0]:
             session.is_due = True
         for address in addresses:
-            self._place(session, address)
+            self.table.place(session, address)
         self._release(session, addresses)
-        if len(self._by_peer) > self.config.max_sessions:
-            self._make_space(session)
+        if len(self.table.by_peer) > self.config.max_sessions:
+            self.table.make_space(session)
 
     def _release(self, session: Session, addresses: dict[Address, None]) -> None:
         """Let what waited for a session leave in it, and tell the peer that it is used if nothing does."""
@@ -556,7 +529,7 @@ class Sessions:
         for to, batches in released.items():
             self._carrier.release(to, batches)
         if session.is_initiator and not released:
-            self._make_ready(session)
+            self.table.make_ready(session)
             assert session.contact is not None
             self._carrier.transmit(session.wrap(()), session.contact.address)
 
@@ -570,7 +543,7 @@ class Sessions:
             else:
                 released.setdefault(to, []).extend(batches)
         if opening.doubted is not None and opening.doubted.peer != session.peer:
-            self._end(opening.doubted)
+            self.table.end(opening.doubted)
 
     def _settle_part(
         self, opening: Opening, session: Session, released: dict[Destination, list[FrameBatch]]
@@ -608,12 +581,12 @@ class Sessions:
         if not any(packets.is_by(datagram, key) for key in self._ring):
             raise Dropped("not_authentic")
         index, counter = packets.read_lost(datagram)
-        session = self._by_remote.get(index)
+        session = self.table.by_remote.get(index)
         if session is None or session.is_doubted or counter >= session.sent:
             return
         contact = sender_contact(session.peer, source)
         if contact is None or not (
-            _is_at(session, contact.address) or contact.address == session.dialled
+            is_at(session, contact.address) or contact.address == session.dialled
         ):
             return  # an outsider can have any member say that it does not know the session
         opening = self._openings.get(contact.address) or self._open(contact.address)
@@ -622,53 +595,7 @@ class Sessions:
             session.is_doubted = True
             opening.doubted = session
 
-    # Ending.
-
-    def _end(self, session: Session) -> None:
-        """Forget a session altogether."""
-        self._by_index.pop(session.index, None)
-        if not session.is_confirmed:
-            for message, (half_open, _) in self._answered.items():
-                if half_open is session:
-                    del self._answered[message]
-                    break
-        self._forget(session)
-        session.rest()
-
-    def _retire(self, session: Session) -> None:
-        """Send nothing more in a session, and open for a moment what is late."""
-        self._forget(session)
-        session.ends_at = min(session.ends_at, self._carrier.now() + self.config.linger)
-
-    def _forget(self, session: Session) -> None:
-        """Send nothing more in a session."""
-        if self._by_peer.get(session.peer) is session:
-            del self._by_peer[session.peer]
-        if self._by_remote.get(session.remote_index) is session:
-            del self._by_remote[session.remote_index]
-        if session.contact is not None:
-            self._forget_address(session, session.contact.address)
-        if session.dialled is not None:
-            self._forget_address(session, session.dialled)
-
-    def _forget_address(self, session: Session, address: Address) -> None:
-        if self._by_address.get(address) is session:
-            del self._by_address[address]
-
-    def _make_space(self, newest: Session) -> None:
-        """End a few sessions: of the blocks of addresses with the most, those used longest ago."""
-        by_block: Counter[str] = Counter(map(_block, self._by_peer.values()))
-        for _ in range(max(1, self.config.max_sessions // 64)):
-            block, most = by_block.most_common(1)[0]
-            candidates = [
-                s for s in self._by_peer.values() if _block(s) == block and s is not newest
-            ]
-            if not candidates or most < 1:
-                return
-            oldest = min(candidates, key=lambda session: session.used_at)
-            by_block[block] -= 1
-            self._handshakes.add("evicted")
-            self._end(oldest)
+    # Time.
 
     def _begin_sweeping(self) -> None:
         if self._sweep_timer is None:
@@ -681,42 +608,23 @@ class Sessions:
         now = self._now = self._carrier.now()
         self._lost_told = 0
         config = self.config
-        for session in list(self._by_index.values()):
+        for session in list(self.table.by_index.values()):
             if now >= session.ends_at:
-                self._end(session)
+                self.table.end(session)
                 continue
             # One side renews first; the other does when that one had its time and did not.
             age = config.renew_after + (0 if session.is_initiator else config.give_up_after)
             if now - session.began_at >= age or session.sent >= config.renew_count:
                 session.is_due = True
-        if self._by_index or self._openings:
+        if self.table.by_index or self._openings:
             self._begin_sweeping()
-
-    # Small things.
-
-    def _make_ready(self, session: Session) -> None:
-        if session.is_ready:
-            return
-        session.make_ready()
-        self._ready.append(session)
-        while len(self._ready) > self.config.live_ciphers:
-            self._ready.popleft().rest()
 
     def _new_index(self) -> int:
         while True:
             index = self._random.getrandbits(32)
-            if index not in self._by_index and index not in self._openings_by_index:
+            if index not in self.table.by_index and index not in self._openings_by_index:
                 return index
 
 
 def _means_another(to: Destination, peer: PeerId) -> bool:
     return isinstance(to, Contact) and to.id != peer and to.id != ANYONE
-
-
-def _is_at(session: Session, address: Address) -> bool:
-    return session.contact is not None and session.contact.address == address
-
-
-def _block(session: Session) -> str:
-    assert session.contact is not None
-    return block_of(session.contact.host)

@@ -73,7 +73,6 @@ def _of_distributor(status: dict[str, Any]) -> list[str]:
 
 def _of_rights(rights: dict[str, Any]) -> list[str]:
     lines = [f"authority {key}" for key in rights["authority"]]
-    lines.append(f"this node's key is {rights['key']}")
     lines += [f"  right {text}" for text in rights["own"]] or ["  no rights"]
     for peer, shown in sorted(rights["shown"].items()):
         lines += [f"{peer[:8]} has shown right {text}" for text in shown]
@@ -84,6 +83,7 @@ def _of_rights(rights: dict[str, Any]) -> list[str]:
 def _of_node(status: dict[str, Any]) -> list[str]:
     lines = [f"node {status['id'][:8]} on {status['address']}, mode {status['mode']}"]
     protection = status["protection"]
+    lines.append(f"this node's key is {protection['public_key']}")
     if protection["sealed"]:
         lines.append(f"sealed, sessions with {len(protection['sessions'])} peers")
         lines += [f"  {peer}" for peer in protection["sessions"]]

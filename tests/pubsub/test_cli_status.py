@@ -14,7 +14,7 @@ import pytest
 from overlay.contact import Address
 from pubsub.cli import main
 
-OPEN = {"sealed": False, "sessions": [], "lacks": ["secrecy"]}
+OPEN = {"public_key": "bb", "sealed": False, "sessions": [], "lacks": ["secrecy"]}
 NODE = {
     "id": "ab" * 20,
     "address": "127.0.0.1:4000",
@@ -82,10 +82,14 @@ def test_what_is_no_node_is_said_to_be_none(
 
 def test_a_node_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     community = {"size": 3.2, "table": [1, 2], "subscriptions": 1, "super_tables": {"/": [1]}}
-    sealed = {"sealed": True, "sessions": ["cdcdcdcd@127.0.0.1:4001"], "lacks": []}
+    sealed = {
+        "sealed": True,
+        "public_key": "bb",
+        "sessions": ["cdcdcdcd@127.0.0.1:4001"],
+        "lacks": [],
+    }
     rights = {
         "authority": ["aa"],
-        "key": "bb",
         "own": ["12 to publish on /a"],
         "shown": {"cd" * 20: ["34 to subscribe on /a"]},
         "revoked": ["56"],
@@ -101,10 +105,10 @@ def test_a_node_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["status", str(address)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "node abababab on 127.0.0.1:4000, mode structured",
+        "this node's key is bb",
         "sealed, sessions with 1 peers",
         "  cdcdcdcd@127.0.0.1:4001",
         "authority aa",
-        "this node's key is bb",
         "  right 12 to publish on /a",
         "cdcdcdcd has shown right 34 to subscribe on /a",
         "right 56 was taken back",

@@ -27,7 +27,7 @@ def add(node: Peer, count: int, block: int, draw: Random) -> None:
         sessions._move(session, (f"10.{block}.{number // 200}.{number % 200 + 1}", 4000))
         assert session.contact is not None
         session.dialled = session.contact.address
-        sessions._by_index[index] = session
+        sessions.table.by_index[index] = session
         sessions._establish(session)
         assert session.is_ready
 

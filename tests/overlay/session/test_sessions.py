@@ -218,7 +218,7 @@ def test_peers_that_open_at_the_same_time_agree_on_one_session(seed: int) -> Non
     world.run(2)
     assert (alice.bodies, bob.bodies) == ([b"to alice"], [b"to bob"])
     assert alice.handshakes.get("opened", 0) + bob.handshakes.get("opened", 0) == 1
-    assert len(alice.sessions._by_index) == len(bob.sessions._by_index) == 1
+    assert len(alice.sessions.table.by_index) == len(bob.sessions.table.by_index) == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -246,7 +246,7 @@ def test_sessions_open_and_go_on_under_loss_repetition_and_reordering(seed: int)
                 world.run(2)
                 assert receiver.bodies[-1] == b"last"
     for peer in peers:
-        assert len(peer.sessions._by_peer) <= 3
+        assert len(peer.sessions.table.by_peer) <= 3
         assert peer.sessions._openings == {}
         assert peer.sessions._held == 0
 
@@ -366,7 +366,7 @@ def test_a_session_in_use_is_renewed_and_nothing_is_lost_meanwhile() -> None:
     assert bob.bodies == alice.bodies == [b"%d" % number for number in range(200)]
     assert alice.handshakes["opened"] >= 4
     assert bob.handshakes.get("opened", 0) == 0, "the side that opened it renews it"
-    assert len(alice.sessions._by_index) <= 2
+    assert len(alice.sessions.table.by_index) <= 2
 
 
 def test_a_session_is_renewed_after_a_number_of_datagrams() -> None:
@@ -387,8 +387,8 @@ def test_an_unused_session_ends_and_the_next_frame_opens_another() -> None:
     alice.send(bob.contact, b"first")
     world.run(100)
     for peer in (alice, bob):
-        assert peer.sessions._by_index == peer.sessions._by_address == {}
-        assert peer.sessions._by_peer == peer.sessions._by_remote == {}
+        assert peer.sessions.table.by_index == peer.sessions.table.by_address == {}
+        assert peer.sessions.table.by_peer == peer.sessions.table.by_remote == {}
         assert peer.sessions._sweep_timer is None
     alice.send(bob.contact, b"second")
     world.run(1)
@@ -441,7 +441,7 @@ def test_the_answering_side_sends_nothing_before_the_session_is_confirmed() -> N
     world.run(1)
     assert all(d[1] != SEALED for source, _, d in world.seen[-5:] if source == bob.address)
     world.run(20)
-    assert bob_again.sessions._by_index == {}
+    assert bob_again.sessions.table.by_index == {}
 
 
 def test_no_reply_is_larger_than_what_it_replies_to() -> None:
@@ -474,7 +474,7 @@ def test_under_load_an_address_is_proven_before_any_key_is_agreed_on() -> None:
         peer.send(bob.contact, b"hello")
     world.run(0.025)
     assert bob.handshakes == {"answered": 5, "asked_to_prove": 24}
-    assert len(bob.sessions._by_index) == 5
+    assert len(bob.sessions.table.by_index) == 5
     world.run(8)
     assert len(bob.received) == 29, "everybody comes in, one round trip later"
 
@@ -490,7 +490,7 @@ def test_who_spoofs_addresses_gets_no_answer_under_load() -> None:
     for _, _, datagram in list(world.seen):
         bob.take(datagram, Address("10.3.3.3", world.random.randrange(1, 60000)))
     assert bob.handshakes["answered"] == 5
-    assert len(bob.sessions._by_index) == 5
+    assert len(bob.sessions.table.by_index) == 5
 
 
 def test_one_host_gets_a_bounded_number_of_replies_a_second() -> None:
@@ -521,9 +521,9 @@ def test_half_open_sessions_are_bounded() -> None:
         insider.send(Address(f"10.1.{number}.1", 9), b"x")
     for _, _, datagram in list(world.seen):
         bob.take(datagram, insider.address)
-    assert len(bob.sessions._answered) == len(bob.sessions._by_index) == 8
+    assert len(bob.sessions.table.answered) == len(bob.sessions.table.by_index) == 8
     world.run(20)
-    assert bob.sessions._by_index == {}
+    assert bob.sessions.table.by_index == {}
 
 
 def test_a_block_of_addresses_with_many_sessions_loses_its_own() -> None:
@@ -571,7 +571,7 @@ def test_few_ciphers_are_ready_and_all_sessions_work() -> None:
             world.run(0.1)
     assert len(bob.received) == 30
     assert all(len(peer.received) == 3 for peer in crowd)
-    assert sum(session.is_ready for session in bob.sessions._by_index.values()) <= 3
+    assert sum(session.is_ready for session in bob.sessions.table.by_index.values()) <= 3
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
