@@ -8,10 +8,15 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the cores this is made for: some tests wait for processes, sockets and disks.
 WORKERS := -n 3 --dist worksteal
 
-.PHONY: report test sweep check ledger speed figures fast-figures docs clean
+.PHONY: report picture test sweep check ledger speed figures fast-figures docs clean
 
 report: $(READY)  ## the main job: the comparative benchmark, ending in a report
 	$(BIN)/camcast bench run quick --report
+
+CHROMIUM ?= chromium
+picture:  ## the README's picture: the first screen of the report that `make report` has made
+	$(CHROMIUM) --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --hide-scrollbars \
+		--window-size=1400,1100 --screenshot=docs/report.png file://$(CURDIR)/bench-results/report.html
 
 test: $(READY)  ## the default suite
 	$(BIN)/python -m pytest $(WORKERS) -m "not sweep"
