@@ -373,12 +373,14 @@ class Node:
     async def request(self, name: str, data: Any = None, *, timeout: float = 5.0) -> Any:
         """The reply of one of the nodes that serve the name (see `pubsub.requests`); `NoReply` when none has
         replied within `timeout` seconds, `RequestFailed` when the server says that it cannot."""
+        self.check_right(Action.PUBLISH, Topic.of(name).name)
         return await self._start_requests().request(Topic.of(name).name, data, timeout)
 
     def serve(self, name: str) -> Serving:
         """The requests of this name that come to this node; they come inside `async with`."""
         from pubsub.requests import Serving
 
+        self.check_right(Action.SUBSCRIBE, Topic.of(name).name)
         return Serving(self._start_requests(), Topic.of(name).name)
 
     def _start_requests(self) -> Requests:
@@ -388,6 +390,10 @@ class Node:
 
             context = attachment.runtime.context("channel")
             self._requests = Requests(context, attachment.directory, self.metrics)
+            if attachment.gate is not None:
+                attachment.gate.require(
+                    {Question: self._requests.may_ask, Answer: self._requests.may_answer}
+                )
             attachment.runtime.on(Question, self._requests.receive_question)
             attachment.runtime.on(Answer, self._requests.receive_answer)
         return self._requests

@@ -9,7 +9,9 @@ A node that serves a name is found through the directory, as members of a topic 
 channel. What is promised to the one who asks: a reply, or `NoReply` when nobody has replied within the
 timeout. A server that is silent for a third of the timeout is given up and another one is asked, so a request
 may be served more than once: its `id` stays the same. Names of topics and of requests do not get in each
-other's way. It needs a directory: in mode "unstructured" without one, nobody is found.
+other's way. Where there is an authority, who asks needs the right to publish on the name, and who serves it
+the right to subscribe: each takes the other's word only then. It needs a directory: in mode "unstructured"
+without one, nobody is found.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.membership.interface import TopicDirectory
 from overlay.metrics import Metrics
 from overlay.wire import Data, message
+from pubsub.rights import Action, Holder
 
 MOST_SERVERS = 16
 """Servers of a name that are looked for at a time."""
@@ -94,6 +97,10 @@ class Asked:
         self._end = context.call_later(timeout, lambda: self._finish(None))
         self._is_over = False
         self._search()
+
+    @property
+    def name(self) -> str:
+        return self._question.name
 
     def _search(self) -> None:
         self._directory.contacts(_listed(self._question.name), MOST_SERVERS, self._found)
@@ -277,6 +284,15 @@ class Requests:
         finally:
             asked.cancel()
             del self._asked[question.id], self._waiting[future]
+
+    def may_ask(self, peer: Holder, question: Question) -> bool:
+        """Whether a peer has the right to ask this."""
+        return peer.may(Action.PUBLISH, question.name)
+
+    def may_answer(self, peer: Holder, answer: Answer) -> bool:
+        """Whether a peer has the right to serve what it answers; a late answer is dropped anyway."""
+        asked = self._asked.get(answer.id)
+        return asked is None or peer.may(Action.SUBSCRIBE, asked.name)
 
     def receive_answer(self, sender: Contact, answer: Answer) -> None:
         asked = self._asked.get(answer.id)

@@ -17,6 +17,7 @@ from pubsub.cli import parser_for
 from pubsub.cli.options import with_file
 from pubsub.cli.right import publish_revocation
 from pubsub.config import ConfigurationError
+from pubsub.requests import NoReply
 from pubsub.rights import Action, Grant, RightError, grant_first, grant_on
 from tests.pubsub.playground import received
 
@@ -63,6 +64,40 @@ def test_who_has_the_right_is_heard_and_who_has_not_cannot_publish() -> None:
                 "by Alice",
                 "by Bob",
             ]
+
+    Network(1).run(main())
+
+
+def test_who_asks_needs_the_right_to_publish_and_who_serves_the_right_to_subscribe() -> None:
+    """Mallory's node does not ask itself whether it may."""
+
+    async def main() -> None:
+        async with (
+            node_at(0, READER, TO_READ) as server,
+            node_at(1, ALICE, FOR_ALICE.packed) as alice,
+            node_at(2, MALLORY) as mallory,
+            server.serve("/soccer/score") as requests,
+        ):
+
+            async def answer() -> None:
+                async for request in requests:
+                    await request.reply("2:1")
+
+            answering = asyncio.ensure_future(answer())
+            assert await alice.request("/soccer/score") == "2:1"
+            with pytest.raises(RightError, match="no right to publish"):
+                await server.request("/soccer/score")
+            with pytest.raises(RightError, match="no right to subscribe"):
+                mallory.serve("/soccer/score")
+            gate = mallory.attachment.gate
+            assert gate is not None
+            gate.own.check = lambda action, topic: None  # type: ignore[method-assign]
+            with pytest.raises(NoReply):
+                await mallory.request("/soccer/score", timeout=3.0)
+            async with mallory.serve("/soccer/table"):
+                with pytest.raises(NoReply):
+                    await alice.request("/soccer/table", timeout=3.0)
+            answering.cancel()
 
     Network(1).run(main())
 
