@@ -238,14 +238,17 @@ class Entering:
                 self._keep_again(session, connection)
 
     def _keep_again(self, session: Session, connection: Connection) -> None:
-        session.will = b""
+        before = session.will
         if connection.will is None:
             return
 
         def written(id: bytes | None) -> None:
             if id is None:
                 self._hub.drop("will_not_kept")
-            elif self._hub.connections.get(session.client_id) is not connection or session.will:
+            elif (
+                self._hub.connections.get(session.client_id) is not connection
+                or session.will != before
+            ):
                 self._hub.network.will_over(id)
             else:
                 session.will = id

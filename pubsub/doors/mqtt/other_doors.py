@@ -52,7 +52,7 @@ class _Other(NamedTuple):
 
     heard: float
     groups: frozenset[bytes]
-    segments: frozenset[bytes]
+    segments: dict[bytes, None]
     keeps_wills: bool
 
 
@@ -125,8 +125,8 @@ class OtherDoors:
         self._others.pop(door, None)
         other = self._others[door] = _Other(
             self._clock.now(),
-            _known(groups, MOST_GROUPS),
-            _known(segments, MOST_SEGMENTS) if keeps_wills else frozenset(),
+            frozenset(_known(groups, MOST_GROUPS)),
+            _known(segments, MOST_SEGMENTS) if keeps_wills else {},
             keeps_wills,
         )
         for segment in other.segments:
@@ -181,8 +181,8 @@ class OtherDoors:
         return b"" if door == self._door else door
 
 
-def _known(values: list[Any], most: int) -> frozenset[bytes]:
-    return frozenset(one for one in values[:most] if type(one) is bytes)
+def _known(values: list[Any], most: int) -> dict[bytes, None]:
+    return dict.fromkeys(one for one in values[:most] if type(one) is bytes)
 
 
 def _first(doors: Sequence[bytes], what: bytes) -> bytes:

@@ -231,7 +231,27 @@ class WillLog:
         except CamcastError:
             self.hub.drop("archive_lost")
             if segment.id in self._segments:
-                self._lose(segment)
+                await self._open_again(segment)
+
+    async def _open_again(self, segment: Segment) -> None:
+        """The archive has ended the subscription: the segment is still this door's, for others to inherit."""
+        await segment.close(forget=False)
+        if self._current is segment:
+            self._current = None  # which takes no more
+        while self._segments.get(segment.id) is segment:
+            again = Segment(self._node, segment.id, self._heard)
+            again.live = segment.live
+            try:
+                await again.open()
+            except CamcastError:
+                await again.close(forget=False)
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            if self._segments.get(segment.id) is segment:
+                self._segments[segment.id] = again
+                self._start(self._run(again))
+            else:  # its last will has ended meanwhile
+                await again.close(forget=True)
 
     def _lose(self, segment: Segment) -> None:
         """Another door has the segment: what it holds of clients that are here is written down again."""
