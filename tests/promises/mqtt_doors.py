@@ -1,5 +1,6 @@
 """MQTT clients of several doors: a message of QoS 2 comes once, and to a member of a `$share` group at least
-once, though doors crash and clients move."""
+once, though doors crash and clients move; and the will of a client that vanishes comes once, though its door
+crashes."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ from pubsub.doors.mqtt.packets import (
     Publish,
     Reasons,
     Subscribe,
+    Will,
     write_packet,
 )
 from pubsub.topic import Topic
@@ -38,6 +40,8 @@ NAME = "mqtt doors"
 KINDS = ("crash", "partition", "spike", "slow", "disk")
 DOORS, WRITERS, READERS, MEMBERS = 3, 2, 2, 2
 TOPICS = ("/orders", "/mqtt-sessions")
+HEARD = 30.0
+"""Seconds after which a door has heard of the others' wills, though the network was cut meanwhile."""
 WINDOW = 3
 """Messages that a client that publishes has under way."""
 POLL = 0.05
@@ -124,13 +128,16 @@ class Client:
                 await self._use(chance.choice(up), chance.uniform(1, 40))
                 self.is_connected = False
 
+    def connect(self) -> Connect:
+        properties = {"session_expiry_interval": 36_000}
+        return Connect(self.name, clean_start=False, properties=properties)
+
     async def _use(self, door: Door, seconds: float) -> None:
         """Stay with a door for a while, or until it has gone."""
         wire, decoder = Wire(door), Decoder()
         self.wire = wire
         door.calls.append(wire)
-        properties = {"session_expiry_interval": 36_000}
-        self.send(Connect(self.name, clean_start=False, properties=properties))
+        self.send(self.connect())
         end = self._storm.net.now + seconds
         while not wire.is_dead and self._storm.net.now < end:
             data, wire.to_client = wire.to_client, []
@@ -208,6 +215,47 @@ class Writer(Client):
                 del self._on_way[packet.packet_id]
 
 
+class Sensor(Client):
+    """Connects under a new name each time, and vanishes without a word: each of its wills is to come."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.lives = 0
+        self.connected: list[tuple[str, float]] = []
+        """The wills that doors have taken over, and when."""
+
+    def connect(self) -> Connect:
+        self.lives += 1
+        name = f"{self.name} {self.lives}"
+        return Connect(name, will=Will("orders/wills", name.encode(), 2, False))
+
+    def begin(self) -> None:
+        self.connected.append((f"{self.name} {self.lives}", self._storm.net.now))
+
+
+class Cover:
+    """When there was no door that could have heard of all others, so that wills may be lost."""
+
+    def __init__(self, storm: Storm, doors: list[Door]) -> None:
+        self._storm, self._doors = storm, doors
+        self._up_since: dict[int, float] = {}
+        self.blind = 0.0
+        """The last such moment."""
+
+    async def run(self) -> None:
+        while True:
+            now = self._storm.net.now
+            for number, door in enumerate(self._doors):
+                program = door.program
+                if not program.is_up:
+                    self._up_since.pop(number, None)
+                else:
+                    self._up_since.setdefault(number, now)
+            if not any(now - since > HEARD for since in self._up_since.values()):
+                self.blind = now
+            await asyncio.sleep(POLL)
+
+
 class Reader(Client):
     """Counts what it is given: when it comes, or when it is released (section 4.3.3 allows both)."""
 
@@ -253,6 +301,9 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     doors = [Door(storm) for _ in range(DOORS)]
     readers = [Reader(f"reader {n}", storm, doors, outcome) for n in range(READERS)]
     members = [Member(f"member {n}", storm, doors, outcome) for n in range(MEMBERS)]
+    sensor = Sensor("sensor", storm, doors, outcome)
+    cover = Cover(storm, doors)
+    due: set[str] = set()
     writers = [Writer(f"writer {n}", storm, doors, outcome) for n in range(WRITERS)]
 
     async def meeting_point(program: Program) -> None:
@@ -274,6 +325,10 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         numbers = ((one, n) for one in writers for n in range(1, one.published + 1))
         return Counter(f"{one.name} {n}" for one, n in numbers)
 
+    def wills() -> set[str]:
+        """Those that must have come; the last one is still connected."""
+        return {name for name, since in sensor.connected[:-1] if since > cover.blind}
+
     def shared() -> Counter[str]:
         return sum((one.got for one in members), Counter[str]())
 
@@ -289,7 +344,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         tasks = [asyncio.create_task(one.run()) for one in listening]
         if not await eventually(storm.net, 120, lambda: all(one.was_there for one in listening)):
             outcome.violations.append("a reader could not subscribe")
-        tasks += [asyncio.create_task(one.run()) for one in writers]
+        tasks += [asyncio.create_task(one.run()) for one in (*writers, sensor, cover)]
         await asyncio.sleep(10)
         await storm.rage()
         for writer in writers:
@@ -299,12 +354,22 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         for reader in readers:
             await eventually(storm.net, 300, lambda one=reader: one.got.keys() >= expected().keys())  # type: ignore[misc]
         await eventually(storm.net, 300, lambda: shared().keys() >= expected().keys())
+        due.update(wills())
+        await eventually(storm.net, 300, lambda: readers[0].got.keys() >= due)
         await asyncio.sleep(60)
         for task in tasks:
             task.cancel()
 
     storm.run(main(), outcome)
     published = expected()
+    outcome.checked += len(due)
+    for reader in readers:
+        came = Counter({one: n for one, n in reader.got.items() if one.startswith("sensor ")})
+        reader.got -= came
+        if lost_wills := due - came.keys():
+            outcome.violations.append(f"{reader.name} never got the wills {sorted(lost_wills)[:5]}")
+        if again := {one for one, times in came.items() if times > 1}:
+            outcome.violations.append(f"{reader.name} got wills twice: {sorted(again)[:5]}")
     for reader in readers:
         outcome.checked += len(published)
         if lost := published - reader.got:
