@@ -35,6 +35,7 @@ from pubsub.files.manifest import HASHES_A_MESSAGE, FileError, HashList, Manifes
 from pubsub.files.receiving import Receiving, Transfer
 from pubsub.node import Node
 from pubsub.publishing import Receipt
+from pubsub.reliable.receipts import Budget
 
 ANNOUNCE_SECONDS = 3.0
 """Between two announcements of a file that is being sent."""
@@ -148,7 +149,8 @@ class FileSharing:
 
         async def one_is_safe() -> None:
             nonlocal heads
-            await wait_until_safe(on_their_way.popleft(), publishing.get("deadline", DEADLINE))
+            deadline = Budget(publishing.get("deadline", DEADLINE))
+            await wait_until_safe(on_their_way.popleft(), deadline)
             if heads:
                 heads -= 1
                 return

@@ -12,6 +12,7 @@ from overlay.identity import Identity
 from pubsub import Node
 from pubsub.archive.archive import Archive
 from pubsub.archive.publishing import wait_until_safe
+from pubsub.reliable.receipts import Budget
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class Network:
             node = self._nodes[who]
             sent = [await node.publish(topic, one, durable=True, wait="sent") for one in data]
             for receipt in sent:
-                await wait_until_safe(receipt, 30)
+                await wait_until_safe(receipt, Budget(30))
             return node.id.hex()
 
         return self.call(run())
