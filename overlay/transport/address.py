@@ -57,9 +57,15 @@ def block_of(host: str) -> str:
 
 
 def _is_a_peers(host: str, port: int) -> bool:
+    return 0 < port < 65536 and _is_one_host(host)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _is_one_host(host: str) -> bool:
+    """Apart from the port: a flood comes from many ports of few hosts."""
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
         return False
     # A zone (fe80::1%eth0) means something to one machine only.
-    return 0 < port < 65536 and not (ip.is_multicast or ip.is_unspecified or "%" in host)
+    return not (ip.is_multicast or ip.is_unspecified or "%" in host)
