@@ -532,8 +532,8 @@ WORKLOAD = Workload(
                 column("% of tables invented", "{:.0f}", "invented"),
                 column("datagrams back for a hostile message", "{:.2f}", "sent"),
                 column("% of events stolen", "{:.1f}", "stolen"),
-                column("bytes out a byte in, at most", "{:.2f}", "most"),
-                column("in the mean", "{:.2f}", "mean"),
+                column("most bytes back for a byte", "{:.2f}", "most"),
+                column("mean bytes back for a byte", "{:.2f}", "mean"),
             ),
             "A dash under `s to recover`: in one network at least, events were still lost at the end of the"
             " attack, 15 s after its beginning.",
