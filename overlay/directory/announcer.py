@@ -107,10 +107,7 @@ class Announcer:
             is_first = False
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
-        if not is_first or (self._are_few(replies) and _settled(replies)):
-            # Those who have just come leave a trace with their second announcement: a minute of them is
-            # a small part of a large topic.
-            await self._leave_traces(stay, replies)
+        await self._leave_traces(stay, replies)
         pause = self._peers.context.random.uniform(*self._config.pause)
         heard = sum(reply.refused != HELD_ELSEWHERE for reply in replies)
         if heard < self._config.replicas:

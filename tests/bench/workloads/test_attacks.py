@@ -18,6 +18,10 @@ def figures(case: Case, attackers: int = 3, nodes: int = 6, seed: int = 1) -> di
     return place.figures
 
 
+def in_three_networks(case: Case, figure: str) -> list[float]:
+    return [figures(case, 16, nodes=16, seed=seed)[figure] for seed in (1, 2, 3)]
+
+
 def test_every_attack_has_a_case_with_a_defence_and_one_without_or_weaker() -> None:
     assert {case.attack.partition(",")[0] for case in CASES} == set(ATTACKS)
     for attack in {case.attack for case in CASES}:
@@ -46,18 +50,21 @@ def test_an_attack_of_nobody_takes_nothing(short: None) -> None:
 @pytest.mark.sweep
 @pytest.mark.parametrize("attack", ["censor", "promise"])
 def test_members_that_turn_against_the_others_are_got_round(attack: str) -> None:
-    """Half of all, each in the tree by which events go."""
+    """Half of all, each in the tree by which events go. How many events a network loses without the defence
+    depends on where they stand: so three networks together."""
     cases = (Case(attack, ""), Case(attack, "none", attacks.NO_REPAIR))
-    lost = [figures(case, 16, nodes=16)["lost"] for case in cases]
-    assert lost[0] == 0.0
-    assert lost[1] > 10.0
+    defended, bare = (in_three_networks(case, "lost") for case in cases)
+    assert defended == [0.0, 0.0, 0.0]
+    assert min(bare) > 0.0
+    assert sum(bare) / len(bare) > 10.0
 
 
 @pytest.mark.sweep
 def test_who_is_asked_for_an_event_becomes_the_parent_and_sends_the_next_ones_at_once() -> None:
     cases = (Case("censor", ""), Case("censor", "", turn_off=attacks.parents_stay))
-    changed, same = (figures(case, 16, nodes=16)["delay"] for case in cases)
-    assert changed < 0.6 * same
+    changed, same = (in_three_networks(case, "delay") for case in cases)
+    assert all(one < other for one, other in zip(changed, same, strict=True))
+    assert sum(changed) < 0.7 * sum(same)
 
 
 def test_sybils_with_no_right_take_nothing(short: None) -> None:

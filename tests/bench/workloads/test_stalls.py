@@ -30,6 +30,7 @@ def test_every_bin_of_a_phase_counts_against_the_median_before() -> None:
     assert found["killed"] == {"rate": 1000.0, "mean": 1.0, "least": 0.0}
 
 
+@pytest.mark.sweep
 def test_everybody_but_a_killed_subscriber_reports_its_bins() -> None:
     killed = watch_one(KILLED, NodeSetting(settling=0.5), 3, 64, 200.0, BRIEF)
     assert sum(killed.published) > 0

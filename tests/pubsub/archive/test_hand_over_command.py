@@ -35,6 +35,7 @@ def publishing(topic: str, address: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+@pytest.mark.sweep
 def test_nothing_is_lost_when_a_topic_is_handed_over_and_its_new_archive_restarts(
     tmp_path: Path,
 ) -> None:

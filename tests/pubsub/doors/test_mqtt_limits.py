@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pubsub.doors.mqtt.connection import MOST_UNREAD
+from pubsub.doors.mqtt import connection
 from pubsub.doors.mqtt.network import Open
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
@@ -183,17 +183,19 @@ def test_access_is_asked() -> None:
     assert not door.network.published
 
 
-def test_a_client_that_takes_no_answers_is_put_out() -> None:
+def test_a_client_that_takes_no_answers_is_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 2048
+    monkeypatch.setattr(connection, "MOST_UNREAD", most)
     door = Door()
     client = door.client("c")
     client.is_full = True
-    for _ in range(MOST_UNREAD // 2):
+    for _ in range(most // 2):
         client.send(Ping(PINGREQ))
     assert not client.is_closed
     client.is_full = False
     client.connection.writable()
     client.is_full = True
-    for _ in range(MOST_UNREAD // 2 + 1):
+    for _ in range(most // 2 + 1):
         client.send(Ping(PINGREQ))
     assert client.is_closed
     assert door.dropped("client_takes_nothing") == 1
