@@ -93,18 +93,15 @@ class Announcer:
 
     async def refresh(self, topic: PeerId) -> float:
         """Announce, for the first time or again; the seconds until it has to be done again."""
-        stay = self._stays.get(topic)
+        stay, first = self._stays.get(topic), None
         if stay is None:
             draw = self._peers.context.random
             number, salt = draw.getrandbits(32), draw.getrandbits(32)
-            visit = Visit(topic, salt, CONTACTS_BESIDE_A_SIZE, thorough=False)
-            stay = self._stays[topic] = Stay(topic, number, await self._home(visit))
-            replies = await self._settle(stay)
-            self._explorer.keep(visit.above_leaves(), A_MOMENT)
-            is_first = True
-        else:
-            replies = await self._settle(stay)
-            is_first = False
+            first = Visit(topic, salt, CONTACTS_BESIDE_A_SIZE, thorough=False)
+            stay = self._stays[topic] = Stay(topic, number, await self._home(first))
+        replies = await self._settle(stay)
+        if first is not None:
+            self._explorer.keep(first.above_leaves(), A_MOMENT)
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
         await self._leave_traces(stay, replies)
@@ -118,7 +115,7 @@ class Announcer:
         if stay.depth and is_dwindling:
             return pause / _DWINDLING
         # Those who came together are not to announce themselves together ever after.
-        return pause * self._peers.context.random.uniform(0.5, 1.0) if is_first else pause
+        return pause * self._peers.context.random.uniform(0.5, 1.0) if first else pause
 
     def _is_dwindling(self, stay: Stay, replies: Sequence[AnnounceReply]) -> bool:
         """Whether this process has moved up, or clearly fewer live beside it, within a record's life."""
