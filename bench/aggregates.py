@@ -8,9 +8,10 @@ and every comparison is computed (bench.intervals).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -230,11 +231,12 @@ class Aggregate:
     def setting(self) -> tuple[object, ...]:
         """What was asked for and is measured here, whichever suite asked; p_sel, where given, replaces g."""
         g = None if self.p_sel is not None else self.g
-        return (
-            *(self.figure, self.tier, self.protocol, self.mode, self.balance, self.dissemination),
-            *(self.sure_links, self.sizes, self.c, g, self.p_sel, self.a, self.z, self.loss),
-            *(self.failure, self.failed, self.publish_level, self.community, self.metric),
-        )
+        return (g, *_MEASURED(self))
+
+
+_MEASURED = attrgetter(
+    *(name for name in SETTING if name not in ("suite", "g")), "community", "metric"
+)
 
 
 def _shifted(ours: Aggregate, theirs: Aggregate) -> Interval:
@@ -295,6 +297,10 @@ class Aggregates:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def only(self, wanted: Callable[[Aggregate], bool]) -> Aggregates:
+        """Some of the aggregates."""
+        return Aggregates(row for row in self._rows if wanted(row))
 
     def first(self, networks: int) -> Aggregates:
         """The aggregates as they were when each setting of real nodes had only the first networks."""

@@ -8,23 +8,29 @@ that waits for one gets `PlayerFailed` with the text.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import multiprocessing
 import os
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Self
 
+from overlay import loops
 from overlay.errors import CamcastError
 
 ANSWER_SECONDS = 180.0
 """How long an answer may take, where the caller names no other time."""
 END_SECONDS = 10.0
 """How long a role may take to end after it was told to."""
+
+
+Role = Callable[..., Coroutine[Any, Any, None] | None]
+"""A function that is played to its end; one that is a coroutine, on an event loop of its own."""
 
 
 class PlayerFailed(CamcastError):
@@ -38,10 +44,13 @@ class _Failure:
         self.text = text
 
 
-def play(role: Callable[..., None], pipe: Connection, arguments: tuple[Any, ...] = ()) -> None:
+def play(role: Role, pipe: Connection, arguments: tuple[Any, ...] = ()) -> None:
     """Play a role in this process to its end."""
     try:
-        role(pipe, *arguments)
+        if inspect.iscoroutinefunction(role):
+            loops.run(role(pipe, *arguments))
+        else:
+            role(pipe, *arguments)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return  # the benchmark has ended: nobody waits for an answer
     except CamcastError as error:
@@ -98,7 +107,7 @@ class Line:
 class Player(Line):
     """One process that plays a role. It ends when this process does, because its pipe ends then."""
 
-    def __init__(self, role: Callable[..., None], *arguments: Any) -> None:
+    def __init__(self, role: Role, *arguments: Any) -> None:
         context = multiprocessing.get_context("spawn")
         pipe, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(
@@ -158,7 +167,7 @@ class Players:
         for player in self._all:
             player.kill()
 
-    def start(self, role: Callable[..., None], *arguments: Any) -> Player:
+    def start(self, role: Role, *arguments: Any) -> Player:
         """Start a process; `answer` of what comes back is the role's first word."""
         player = Player(role, *arguments)
         self._all.append(player)

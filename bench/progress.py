@@ -185,8 +185,11 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="progress", daemon=True)
 
-    def expect(self, cost: float) -> None:
-        self._cost = cost
+    def expect(self, cost: float, rows: int = 0, done: int = 0) -> None:
+        """There is more to run, which costs so much; `rows` that were not known before, some of them done."""
+        self._cost += cost
+        self._total += rows
+        self._done += done
 
     def started(self, group: str, rows: int, tasks: int, cost: float) -> None:
         """A job of so many rows is under way, in `tasks` tasks."""

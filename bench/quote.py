@@ -38,11 +38,11 @@ from bench.workloads.workload import LEFT_OUT, Row, Setting, Workload, markdown_
 from overlay.errors import CamcastError, UsageError
 
 FIGURES = Path("docs/figures")
-_BLOCK = re.compile(r"(<!-- figures: (.*?) -->\n)(.*?)(<!-- end of figures -->)", re.DOTALL)
-_REPORT = re.compile(r"(<!-- report: (.*?) -->\n)(.*?)(<!-- end of report -->)", re.DOTALL)
-_MARKED = re.compile(r"<!-- (figures?|report|cell): ")
-_CELL = re.compile(r"(<!-- cell: (.*?) -->)(.*?)(<!-- end -->)", re.DOTALL)
-_NUMBER = re.compile(r"(<!-- figure: (.*?) -->)(.*?)(<!-- end -->)", re.DOTALL)
+_MARKER = re.compile(
+    r"(<!-- (figures?|report|cell): (.*?) -->)(.*?)(<!-- end(?: of figures| of report)? -->)",
+    re.DOTALL,
+)
+"""Groups: the marker, its kind and text, what stands there now, and the end."""
 
 
 class QuoteError(CamcastError):
@@ -186,7 +186,7 @@ def _report_table(text: str, report: Report) -> str:
     title, *options = shlex.split(text)
     table = _kept_table(title, report)
     if table is None:
-        return "\nNot measured yet; `make report` does.\n\n"
+        return "\n\nNot measured yet; `make report` does.\n\n"
     named = [option.removeprefix("rows=") for option in options if option.startswith("rows=")]
     wanted = [name.strip() for name in named[0].split(";")] if named else None
     shown = [index for index, head in enumerate(table["heads"]) if head != "verdict"]
@@ -200,7 +200,7 @@ def _report_table(text: str, report: Report) -> str:
     # When, on which commit and machine; the versions of packages are in the report.
     runs = ["; ".join(made[key].split("; ")[:3]) for key in made if key.startswith("run of ")]
     took = f"; {made['took']}" if "took" in made else ""
-    return f"\n{written}\n\n`{made['command']}`: {', '.join(runs)}{took}.\n\n"
+    return f"\n\n{written}\n\n`{made['command']}`: {', '.join(runs)}{took}.\n\n"
 
 
 def _report_cell(text: str, report: Report) -> str:
@@ -225,13 +225,13 @@ def read_report(path: Path) -> Report:
     return found
 
 
-def _take_report(root: Path, out: Path) -> str:
+def _take_report(root: Path, out: Path, texts: Sequence[str]) -> str:
     """Keep those tables of a report that pages ask for."""
     report = read_report(out / REPORT)
     if not report:
         return f"{REPORT}: no report, its figures stay (make report)"
-    texts = [path.read_text() for path in pages(root)]
-    asked = {shlex.split(m[2])[0] for t in texts for p in (_REPORT, _CELL) for m in p.finditer(t)}
+    found = (marker for text in texts for marker in _MARKER.finditer(text))
+    asked = {shlex.split(marker[3])[0] for marker in found if marker[2] in ("report", "cell")}
     tables = {title: table for title, table in report["tables"].items() if title in asked}
     kept = json.dumps(dict(report) | {"tables": tables}, indent=1, ensure_ascii=False)
     (root / FIGURES / REPORT).write_text(f"{kept}\n")
@@ -241,51 +241,56 @@ def _take_report(root: Path, out: Path) -> str:
 # Pages.
 
 
-def quoted(text: str, figures: Mapping[str, Figures], report: Report) -> str:
+@dataclass(frozen=True)
+class Kept:
+    """What pages may quote: the rows of workloads by name, and the report."""
+
+    figures: Mapping[str, Figures]
+    report: Report
+
+    @classmethod
+    def read(cls, root: Path) -> Kept:
+        places = {
+            workload.name: root / FIGURES / f"{workload.name}.json" for workload in workloads()
+        }
+        figures = {name: Figures.read(path) for name, path in places.items()}
+        return cls(figures, read_report(root / FIGURES / REPORT))
+
+    def text(self, kind: str, asked: str) -> str:
+        """What stands behind a marker of this kind and text."""
+        if kind == "report":
+            return _report_table(asked, self.report)
+        if kind == "cell":
+            return _report_cell(asked, self.report)
+        marker = parse(asked, is_number=kind == "figure")
+        own = self.figures[marker.workload.name]
+        return _number(marker, own) if kind == "figure" else _table(marker, own)
+
+
+def quoted(text: str, kept: Kept) -> str:
     """A page with everything between its markers written anew."""
-    text = _REPORT.sub(lambda found: found[1] + _report_table(found[2], report) + found[4], text)
-    text = _CELL.sub(lambda found: found[1] + _report_cell(found[2], report) + found[4], text)
-
-    def table(found: re.Match[str]) -> str:
-        marker = parse(found[2], is_number=False)
-        return f"{found[1]}{_table(marker, figures[marker.workload.name])}{found[4]}"
-
-    def number(found: re.Match[str]) -> str:
-        marker = parse(found[2], is_number=True)
-        return f"{found[1]}{_number(marker, figures[marker.workload.name])}{found[4]}"
-
-    return _NUMBER.sub(number, _BLOCK.sub(table, text))
+    return _MARKER.sub(lambda found: found[1] + kept.text(found[2], found[3]) + found[5], text)
 
 
 def markers(text: str) -> Iterator[Marker]:
-    """What a page asks for."""
-    for found in _BLOCK.finditer(text):
-        yield parse(found[2], is_number=False)
-    for found in _NUMBER.finditer(text):
-        yield parse(found[2], is_number=True)
+    """What a page asks for of workloads."""
+    for found in _MARKER.finditer(text):
+        if found[2] in ("figures", "figure"):
+            yield parse(found[3], is_number=found[2] == "figure")
 
 
 def _table(marker: Marker, figures: Figures) -> str:
     found, table = figures.of(marker), marker.workload.table(marker.wanted)
     lines = table.lines([one.row for one in found], only=marker.columns)
     if len(lines) < 2:
-        return f"\nNot measured yet; `{marker.workload.command}` does.\n\n"
+        return f"\n\nNot measured yet; `{marker.workload.command}` does.\n\n"
     shown = {column.heading: column for column in table.columns}
     metrics = {m for heading in lines[0] if heading in shown for m in shown[heading].metrics}
     used = [one.origin for one in found if not table.columns or one.row.metric in metrics]
-    text = f"\n{markdown_table(lines, table.is_key)}\n\n"
+    text = f"\n\n{markdown_table(lines, table.is_key)}\n\n"
     if marker.has_origin:
-        text += "".join(f"{_origin(origin)}\n\n" for origin in dict.fromkeys(used))
+        text += "".join(f"{origin}\n\n" for origin in dict.fromkeys(used))
     return text
-
-
-def _origin(origin: Provenance) -> str:
-    when = " of ".join(
-        filter(None, (origin.commit and f"commit {origin.commit}", origin.started[:10]))
-    )
-    place = f"{origin.machine}, Python {origin.python}" if origin.python else origin.machine
-    load = f", load {origin.load:g} before the run" if origin.python else ""
-    return f"`{origin.command}`" + (f" ({when})" if when else "") + f"; {place}{load}."
 
 
 def _number(marker: Marker, figures: Figures) -> str:
@@ -302,7 +307,7 @@ def _number(marker: Marker, figures: Figures) -> str:
 def pages(root: Path) -> list[Path]:
     """The README and the pages of docs/ that have markers."""
     found = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-    return [path for path in found if path.exists() and _MARKED.search(path.read_text())]
+    return [path for path in found if path.exists() and _MARKER.search(path.read_text())]
 
 
 def stale(root: Path) -> list[Path]:
@@ -312,25 +317,19 @@ def stale(root: Path) -> list[Path]:
 
 def _written(root: Path) -> Iterator[tuple[Path, str]]:
     """Every page with markers, as the kept rows have it."""
-    figures, report = read_figures(root), read_report(root / FIGURES / REPORT)
+    kept = Kept.read(root)
     for path in pages(root):
         try:
-            yield path, quoted(path.read_text(), figures, report)
+            yield path, quoted(path.read_text(), kept)
         except QuoteError as error:
             raise QuoteError(f"{path.name}: {error}") from None
 
 
-def read_figures(root: Path) -> dict[str, Figures]:
-    return {
-        workload.name: Figures.read(root / FIGURES / f"{workload.name}.json")
-        for workload in workloads()
-    }
-
-
 def take(root: Path, out: Path) -> Iterator[str]:
     """Keep the newest rows of every workload that was run, as far as a page asks for them; what was done."""
-    yield _take_report(root, out)
-    asked = [marker for path in pages(root) for marker in markers(path.read_text())]
+    texts = [path.read_text() for path in pages(root)]
+    yield _take_report(root, out, texts)
+    asked = [marker for text in texts for marker in markers(text)]
     for workload in workloads():
         own = [marker for marker in asked if marker.workload.name == workload.name]
         rows = list(medians(read_rows(out, workload.name)))
@@ -349,12 +348,23 @@ def take(root: Path, out: Path) -> Iterator[str]:
 
 
 def _replaced(before: Iterable[Recorded], rows: Iterable[Recorded]) -> list[Recorded]:
-    """The rows of before with those of the same settings replaced: a run need not measure everything."""
-    groups: list[dict[str, list[Recorded]]] = [{}, {}]
-    for group, recorded in zip(groups, (before, rows), strict=True):
-        for one in recorded:
-            group.setdefault(json.dumps(dict(one.row.settings)), []).append(one)
-    return [one for group in (groups[0] | groups[1]).values() for one in group]
+    """The rows of before with those of the same settings replaced: a run need not measure everything.
+
+    What was not there before stands behind what was measured before it."""
+    kept, new = _by_settings(before), _by_settings(rows)
+    order, place = list(kept), len(kept)
+    for settings in new:
+        if settings not in kept:
+            order.insert(place, settings)
+        place = order.index(settings) + 1
+    return [one for settings in order for one in (kept | new)[settings]]
+
+
+def _by_settings(rows: Iterable[Recorded]) -> dict[str, list[Recorded]]:
+    found: dict[str, list[Recorded]] = {}
+    for one in rows:
+        found.setdefault(json.dumps(dict(one.row.settings)), []).append(one)
+    return found
 
 
 def rewrite(root: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -18,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.aggregates import Aggregates
-from bench.claims import CLAIMS, Decided, decide
-from bench.claims.claim import Place
+from bench.claims import CLAIMS, decide
+from bench.experiment import Experiment
 from bench.intervals import FEWEST
 from bench.progress import ProgressLine
 from bench.spark.execute import Failure, execute
+from bench.spark.executor import GATHERED
 from bench.spark.session import in_pool
 from bench.store import ResultStore
 from bench.suites import Family, Suite
@@ -143,6 +145,10 @@ def _git(where: Path, *arguments: str) -> str:
 # that is undecided names the figures, variants and modes that it needs more networks of; these get as many
 # as the next look needs (bench.intervals), until their budget is spent. The intervals hold over all looks
 # together, so to stop when a claim is decided does not spoil its verdict.
+#
+# A family is looked at when all of its networks are there, by its own rows of real nodes alone, while those
+# of other families are under way: so no core waits for a look, and what is asked for does not depend on
+# which family ended first. When all have ended, all are looked at together.
 
 LOOK_SECONDS = 90.0
 """From one look while rows are running to the next: they are for whoever is waiting, and take about 5 s of
@@ -151,29 +157,112 @@ POOL = "looks"
 """Spark's pool of them: they do not wait until no row is waiting."""
 
 
-class _Looks:
-    """The claims by what is committed, told to the line of progress."""
+class _Rounds:
+    """The claims by what is committed, told to the line of progress; and the networks that they ask for."""
 
-    def __init__(self, store: ResultStore, line: ProgressLine) -> None:
+    def __init__(self, suite: Suite, store: ResultStore, line: ProgressLine) -> None:
+        self._families = suite.families
         self._store = store
         self._line = line
         self._last = time.monotonic()
+        self._networks: dict[tuple[int, str], int] = {}
+        """By family and mode, how many networks were asked for."""
+        self._fresh: dict[int, set[str]] = {}
+        """By family, the ids of its experiments, where it has not been looked at since they were asked
+        for."""
+        self._fixed = {one.id for one in suite.fixed if one.tier in GATHERED}
+        self._is_fixed_read = False
         self.seen: Aggregates | None = None
+        self.experiments = list(suite.experiments)
+        """All that were asked for."""
         line.decided(0, len(CLAIMS))
+        for index, family in enumerate(self._families):
+            self._asked(index, family.between(0, FEWEST))
 
-    def decide(self, *, again: bool) -> list[Decided]:
-        """A verdict for each claim; `again`: rows of formulas and simulations are read again, too."""
-        self.seen = Aggregates.of(self._store, None if again else self.seen)
+    def _asked(self, index: int, experiments: Sequence[Experiment]) -> None:
+        self._fresh.setdefault(index, set()).update(one.id for one in experiments)
+        for one in experiments:
+            known = self._networks.get((index, one.mode), 0)
+            self._networks[index, one.mode] = max(known, one.network + 1)
+
+    def growing(self) -> list[Experiment]:
+        """The first networks of the families whose budget is larger: their looks are waited for."""
+        return [
+            one
+            for family in self._families
+            if family.next_look(FEWEST) > FEWEST
+            for one in family.between(0, FEWEST)
+        ]
+
+    def meanwhile(self, left: Collection[str]) -> list[Experiment]:
+        """What is to be run beside that which is `left`."""
+        has_fixed = self._fixed.isdisjoint(left)
+        ended = [index for index, own in self._fresh.items() if own.isdisjoint(left)]
+        is_due = has_fixed and any(map(self._can_grow, ended))
+        if not left or not (is_due or time.monotonic() - self._last >= LOOK_SECONDS):
+            return []
+        with in_pool(self._store.spark, POOL):
+            self._look(has_fixed)
+        return self._more_of(ended) if is_due else []
+
+    def at_the_end(self, has_failed: bool) -> bool:
+        """Whether there is more to be run when nothing is left; what failed is then run again, too."""
+        self._look(not has_failed)
+        return bool(self._more_of(list(self._fresh)) or self._more_of_all())
+
+    def _look(self, has_fixed: bool) -> None:
+        """Read what is committed, and tell how many claims it decides; `has_fixed`: the rows of formulas and
+        simulations are all there, and need not be read again."""
+        if self._store.is_empty:
+            return
+        self.seen = Aggregates.of(self._store, self.seen if self._is_fixed_read else None)
+        self._is_fixed_read = has_fixed
         found = decide(CLAIMS, self.seen)
         self._line.decided(sum(one.verdict.is_decided for one in found), len(found))
         self._last = time.monotonic()
+
+    def _can_grow(self, index: int) -> bool:
+        family = self._families[index]
+        known = [number for (own, _), number in self._networks.items() if own == index]
+        return any(family.next_look(number) > number for number in known)
+
+    def _more_of(self, ended: Sequence[int]) -> list[Experiment]:
+        """What each of these families needs, by its own rows."""
+        found = []
+        for index in ended:
+            del self._fresh[index]
+            found += self._more([index], self._seen_of(self._families[index]))
         return found
 
-    def meanwhile(self) -> None:
-        """A look while rows are running, if the last one is a while ago."""
-        if time.monotonic() - self._last >= LOOK_SECONDS:
-            with in_pool(self._store.spark, POOL):
-                self.decide(again=True)
+    def _more_of_all(self) -> list[Experiment]:
+        return self._more(range(len(self._families)), self.seen)
+
+    def _seen_of(self, family: Family) -> Aggregates | None:
+        return self.seen and self.seen.only(
+            lambda row: (
+                not row.is_of_networks
+                or (row.figure == family.figure and row.variant in family.variants)
+            )
+        )
+
+    def _more(self, families: Iterable[int], seen: Aggregates | None) -> list[Experiment]:
+        """The networks up to the next look of some families, where claims are undecided by what was seen."""
+        if seen is None:
+            return []
+        verdicts = [claim.evidence(seen) for claim in CLAIMS]
+        asked = [want for verdict in verdicts for want in verdict.wants.items()]
+        found: list[Experiment] = []
+        for index in families:
+            family = self._families[index]
+            own: list[Experiment] = []
+            for mode in family.wanted(asked):
+                known = self._networks[index, mode]
+                own += family.between(known, family.next_look(known), mode)
+            if own:
+                self._asked(index, own)
+                self.experiments += own
+                found += own
+        return found
 
 
 def run_rounds(
@@ -190,41 +279,11 @@ def run_rounds(
     The rows that failed, and the aggregates of the last look, if there was one.
     """
     run = partial(execute, spark, store=store, report=line, processes=processes, across=across)
-    experiments = list(suite.experiments)
     if not suite.families:
-        return run(experiments, grids=suite.grids), None
-    looks = _Looks(store, line)
-    run = partial(run, committed=looks.meanwhile)
-    failures = run(experiments, grids=suite.grids)
-    there: dict[tuple[int, str], int] = {}
-    again = True
-    while not store.is_empty:
-        # Rows of formulas and simulations are there from the first round, or failed and are run again.
-        decided = looks.decide(again=again)
-        again = bool(failures)
-        asked = [want for one in decided for want in one.verdict.wants.items()]
-        more = _further(suite.families, there, asked)
-        if not more:
-            break
-        for (index, mode), look in more.items():
-            family, began = suite.families[index], there.get((index, mode), FEWEST)
-            experiments += family.between(began, look, mode)
-            there[index, mode] = look
-        failures += run(experiments)
-    return failures, looks.seen
-
-
-def _further(
-    families: tuple[Family, ...],
-    there: dict[tuple[int, str], int],
-    asked: list[tuple[Place, int]],
-) -> dict[tuple[int, str], int]:
-    """By family and mode, how many networks the next look needs, where an undecided claim needs that."""
-    found = {}
-    for index, family in enumerate(families):
-        for mode in family.wanted(asked):
-            known = there.get((index, mode), FEWEST)
-            look = family.next_look(known)
-            if look > known:
-                found[index, mode] = look
-    return found
+        return run(suite.experiments, grids=suite.grids), None
+    rounds = _Rounds(suite, store, line)
+    run = partial(run, first=rounds.growing(), more=rounds.meanwhile)
+    failures = run(rounds.experiments, grids=suite.grids)
+    while rounds.at_the_end(bool(failures)):
+        failures += run(rounds.experiments)
+    return failures, rounds.seen

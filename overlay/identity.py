@@ -1,7 +1,8 @@
 """Who this node is: an Ed25519 key, whose public half fixes the node's id.
 
-The id is the first 160 bits of SHA-256 of the public key, so that nobody picks their own place in the DHT,
-and a signature that verifies under a public key proves the id.
+The id is the first 160 bits of SHA-256 of the public key without its sign, so that nobody picks their own
+place in the DHT, and a signature that verifies under a public key proves the id. Without its sign: a key and
+its negative have one holder, and one form in a handshake, which so proves one id and no other.
 
 The same key, converted to X25519, is the static key of the node's sessions: curve and secret are the same in
 another form (RFC 7748, section 4.1). So a handshake proves the id by itself. The other way, a second key that
@@ -135,8 +136,10 @@ def _replace_file(path: Path, content: bytes) -> None:
 
 
 def peer_id_of(public_key: bytes) -> PeerId:
-    """The only id that the holder of this public key can have."""
-    return PeerId(hashlib.sha256(public_key).digest()[:ID_BYTES])
+    """The only id that the holder of this public key can have, and of its negative, which the holder of one
+    can always use: the highest bit, which tells them apart, is left out."""
+    without_sign = public_key[:-1] + bytes(last & 0x7F for last in public_key[-1:])
+    return PeerId(hashlib.sha256(without_sign).digest()[:ID_BYTES])
 
 
 @lru_cache(maxsize=4096)

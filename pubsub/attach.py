@@ -16,7 +16,6 @@ from overlay.contact import Address, Contact
 from overlay.context import Context
 from overlay.errors import NetworkError
 from overlay.identity import Identity
-from overlay.membership.gateways import Gateways
 from overlay.membership.interface import Membership, MembershipListener, TopicDirectory
 from overlay.membership.modes import MODES, make_membership
 from overlay.metrics import Metrics
@@ -123,6 +122,8 @@ async def _nothing() -> None:
 
 
 def _gateways(config: NodeConfig, runtime: Runtime) -> TopicDirectory:
+    from overlay.membership.gateways import Gateways  # only two modes use them
+
     context = runtime.context("datagram")
     introduction = Introduction(context)
     runtime.on(WhoIsThere, introduction.receive_question)

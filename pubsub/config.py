@@ -21,7 +21,8 @@ from overlay.directory import DirectoryConfig
 from overlay.errors import UsageError
 from overlay.failure import FailureConfig
 from overlay.identity import Identity
-from overlay.membership.modes import MODES, MembershipConfig, ModeName
+from overlay.membership.config import MembershipConfig
+from overlay.membership.modes import MODES, ModeName
 from overlay.session import SessionConfig, check_keys
 from overlay.topic_name import check_topic_name
 from overlay.transport.config import SocketConfig
@@ -252,8 +253,8 @@ class NodeConfig:
         }
         self._set("gateways", gateways)
         self._set("keys", _keys(self.keys))
-        self._set("authority", _all_bytes("authority", self.authority))
-        self._set("rights", _all_bytes("rights", self.rights))
+        self._set("authority", all_bytes("authority", self.authority))
+        self._set("rights", all_bytes("rights", self.rights))
         self._check_rights()
         self._check_mode()
         for pattern, validator in self.validators.items():
@@ -427,7 +428,7 @@ def _address(name: str, address: Any) -> Address:
         raise ConfigurationError(f"{name}: {error}") from None
 
 
-def _all_bytes(name: str, values: Any) -> tuple[bytes, ...]:
+def all_bytes(name: str, values: Any) -> tuple[bytes, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ConfigurationError(f"{name} must be a list, not {type(values).__name__}")
     found = []

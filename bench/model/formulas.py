@@ -1,7 +1,7 @@
 """The closed formulas of section 4: what the analysis predicts, with nothing run.
 
-Messages, memory, parasite events, reliability and latency, and the classical results about epidemics that
-check them. A hierarchy is a tuple of communities, from the topic published on up to the root topic.
+Messages, memory, parasite events, reliability and latency. A hierarchy is a tuple of communities, from the
+topic published on up to the root topic.
 """
 
 from __future__ import annotations
@@ -102,18 +102,7 @@ def check_hierarchy(hierarchy: Hierarchy) -> None:
         raise UsageError("hierarchy must hold at least one community.")
 
 
-# Classical results about epidemics on random graphs, as an independent check of both tiers.
-#
-# In each, a process that is reached sends once to `fanout` processes drawn uniformly. The *effective
-# fanout* is how many of them receive: fanout x p_succ x the proportion alive.
-
-
-def effective_fanout(fanout: float, success: float, failed: float = 0.0) -> float:
-    """fanout p_succ (1 - failed): the messages of one process that reach a live one."""
-    check_count("fanout", fanout, at_least=0)
-    check_probability("success", success)
-    check_probability("failed", failed)
-    return fanout * success * (1 - failed)
+# Epidemics on random graphs: a process that is reached sends once to others drawn uniformly.
 
 
 def final_size(mean_fanout: float, seeds: float = 0.0) -> float:
@@ -137,32 +126,6 @@ def final_size(mean_fanout: float, seeds: float = 0.0) -> float:
     return reached
 
 
-def extinction(fanout: int, success: float) -> float:
-    """The smallest q with q = (1 - p + p q)^fanout: the event dies out near its publisher.
-
-    `success` is p, the probability that one message reaches a live process. The limit for large N.
-    """
-    check_count("fanout", fanout, at_least=0)
-    check_probability("success", success)
-    dies = 0.0
-    for _ in range(100_000):
-        following = (1 - success + success * dies) ** fanout
-        if following - dies < 1e-15:
-            return float(following)
-        dies = following
-    return dies
-
-
-def everyone_reached(processes: int, mean_fanout: float) -> float:
-    """exp(-n exp(-f)): the probability that no process of n is missed, for large n.
-
-    With f = ln n + c it is exp(-exp(-c)).
-    """
-    check_count("processes", processes)
-    check_finite("mean_fanout", mean_fanout)
-    return math.exp(-processes * math.exp(-mean_fanout))
-
-
 def missed_probability(
     processes: int, senders: float, fanout: float, arrives: float = 1.0
 ) -> float:
@@ -183,7 +146,9 @@ def missed_probability(
 
 
 def gossip_messages(processes: int, c: float) -> float:
-    """N (ln N + c): every process of a group receives the event and forwards it once."""
+    """N (ln N + c): every process of a group receives the event and forwards it once.
+
+    With all n processes of the system as the group: alternative (a), whoever is interested."""
     check_count("processes", processes)
     check_finite("c", c)
     return processes * (math.log(processes) + c)
@@ -203,11 +168,6 @@ def camcast_messages(hierarchy: Hierarchy) -> float:
     check_hierarchy(hierarchy)
     inside = sum(gossip_messages(community.processes, community.c) for community in hierarchy)
     return inside + sum(upward_messages(community) for community in hierarchy[:-1])
-
-
-def broadcast_messages(processes: int, c: float) -> float:
-    """Messages of alternative (a): n (ln n + c), whichever processes are interested."""
-    return gossip_messages(processes, c)
 
 
 def multicast_messages(hierarchy: Hierarchy) -> float:
@@ -296,7 +256,7 @@ def hierarchical_parasites(
 
 
 def gossip_reliability(c: float) -> float:
-    """exp(-exp(-c)): the limit for large N of gossip to ln N + c processes each."""
+    """exp(-exp(-c)): the limit for large N of gossip to ln N + c processes each; also alternative (a)."""
     check_finite("c", c)
     return math.exp(-math.exp(-c))
 
@@ -341,11 +301,6 @@ def camcast_reliability(hierarchy: Hierarchy, level: int) -> float:
     check_level(level, len(hierarchy))
     passed = hierarchy[: level + 1]
     return math.prod(gossip_reliability(t.c) * passing_probability(t) for t in passed)
-
-
-def broadcast_reliability(c: float) -> float:
-    """Alternative (a): exp(-exp(-c))."""
-    return gossip_reliability(c)
 
 
 def multicast_reliability(hierarchy: Hierarchy, level: int) -> float:

@@ -9,12 +9,11 @@ from bench.model.formulas import (
     ModelCommunity,
     broadcast_latency,
     broadcast_memory,
-    broadcast_messages,
-    broadcast_reliability,
     camcast_average_latency,
     camcast_memory,
     camcast_reliability,
     gossip_messages,
+    gossip_reliability,
     group_latency,
     hierarchical_memory,
     hierarchical_messages,
@@ -96,8 +95,8 @@ class PrintedSetting:
 
     def _broadcast(self, system: int) -> dict[str, float]:
         return {
-            "messages_inside": broadcast_messages(system, self.c),
-            "reliability": broadcast_reliability(self.c),
+            "messages_inside": gossip_messages(system, self.c),
+            "reliability": gossip_reliability(self.c),
             "rounds": broadcast_latency([system]),
             "table_entries": broadcast_memory(system, self.c),
         }

@@ -165,6 +165,10 @@ class Population:
             hosts = [host for host, r in self._residents.items() if r.level == level]
             for host in chance.sample(hosts, max(0, len(hosts) - left_of(size, share))):
                 self.crash_one(host)
+        # Newcomers are told of the living.
+        self._introductions = Introductions(self._experiment.mode)
+        for host, resident in self._residents.items():
+            self._introductions.add(self.topics[resident.level], f"{host}:{PORT}")
 
     def crash_one(self, host: str) -> None:
         self._residents.pop(host).node.flush_trace()

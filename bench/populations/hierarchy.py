@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.experiment import Experiment
-from overlay.membership.modes import MembershipConfig
+from overlay.membership.config import MembershipConfig
 from pubsub import Node, Parameters
 
 GATEWAYS = 2

@@ -11,24 +11,21 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.experiment import Experiment
 from bench.players import Line, Players
 from bench.populations.hierarchy import Introductions, join_order, node_settings, tables_of, topics
 from bench.traces import CommunityMembers, read_trace
-from overlay import loops
 from overlay.contact import Address
 from overlay.session import new_key
 from pubsub import Node
 
-# What the conductor of a live run asks of the processes that hold its nodes, over their pipes.
-#
-# Every order is answered once; the first answer comes unasked, when the process is up.
+# A process that holds nodes and does what the conductor of a live run tells it over a pipe; it ends when the
+# pipe does. Every order is answered once; the first answer comes unasked, when the process is up.
 
 
-@dataclass(frozen=True, slots=True)
-class Newcomer:
+class Newcomer(NamedTuple):
     """A node that is to join a community; `number` names it from then on."""
 
     number: int
@@ -36,56 +33,22 @@ class Newcomer:
     settings: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Start nodes, all at once; answered with `{number: (id, address)}` when all have joined."""
-
-    newcomers: tuple[Newcomer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Publish an event from a node; answered when its copies have been sent."""
-
-    number: int
-    upward: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Answered with `{number: contacts}`: what each node's tables hold now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """Answered when no node has received a copy of an event for `quiet` seconds, or `at_most` have passed."""
-
-    quiet: float
-    at_most: float
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Close all nodes and end; answered with the rows of their traces."""
-
-
-Order = Join | Publish | Look | Settle | Close
-
-
-# A process that holds nodes and does what it is told over a pipe; it ends when the pipe does.
-
-
-def hold(pipe: Connection, host: str, directory: str) -> None:
+async def hold(pipe: Connection, host: str, directory: str) -> None:
     """The process's main function; its nodes listen at `host`, and their traces are in `directory`, where
     nothing else is."""
-    loops.run(Holder(pipe, host, Path(directory)).serve())
+    pipe.send("ready")
+    holder = Holder(host, Path(directory))
+    while (order := await asyncio.to_thread(pipe.recv)) is not None:
+        name, *arguments = order
+        pipe.send(await getattr(holder, name)(*arguments))
+        if name == "close":
+            return
 
 
 class Holder:
-    """The nodes of this process, by number."""
+    """The nodes of this process, by number. Its methods are the orders; what they return is the answer."""
 
-    def __init__(self, pipe: Connection, host: str, directory: Path) -> None:
-        self._pipe = pipe
+    def __init__(self, host: str, directory: Path) -> None:
         self._host = host
         self._directory = directory
         """For the traces of the nodes."""
@@ -93,32 +56,25 @@ class Holder:
         self._topics: dict[int, str] = {}
         self._stacks: list[AsyncExitStack] = []
 
-    async def serve(self) -> None:
-        self._pipe.send("ready")
-        while True:
-            order: Order = await asyncio.to_thread(self._pipe.recv)
-            self._pipe.send(await self._obey(order))
-            if isinstance(order, Close):
-                return
+    async def join(self, newcomers: Sequence[Newcomer]) -> dict[int, tuple[str, str]]:
+        """Start nodes, all at once; their ids and addresses, when all have joined."""
+        return dict(await asyncio.gather(*map(self._join, newcomers)))
 
-    async def _obey(self, order: Order) -> Any:
-        match order:
-            case Join():
-                joined = await asyncio.gather(*map(self._join, order.newcomers))
-                return dict(joined)
-            case Publish():
-                topic = self._topics[order.number]
-                await self._nodes[order.number].publish(topic, "event", upward=order.upward)
-            case Look():
-                return {n: self._contacts(n) for n in self._nodes}
-            case Settle():
-                await self._settle(order.quiet, order.at_most)
-            case Close():
-                await asyncio.gather(*(stack.aclose() for stack in self._stacks))
-                return [row for path in self._directory.iterdir() for row in read_trace(path)]
-        return None
+    async def publish(self, number: int, upward: float | None) -> None:
+        """Publish an event from a node; answered when its copies have been sent."""
+        await self._nodes[number].publish(self._topics[number], "event", upward=upward)
 
-    async def _settle(self, quiet: float, at_most: float) -> None:
+    async def look(self) -> dict[int, list[str]]:
+        """What each node's tables hold now."""
+        found = {}
+        for number, node in self._nodes.items():
+            _, table, supers = tables_of(node, self._topics[number])
+            found[number] = [*table, *supers]
+        return found
+
+    async def settle(self, quiet: float, at_most: float) -> None:
+        """Answered when no node has received a copy of an event for `quiet` seconds, or `at_most` have
+        passed."""
         began = changed = time.monotonic()
         seen = self._copies()
         while time.monotonic() - changed < quiet and time.monotonic() - began < at_most:
@@ -127,30 +83,28 @@ class Holder:
             if now != seen:
                 seen, changed = now, time.monotonic()
 
-    def _copies(self) -> int:
-        return sum(_copies(node) for node in self._nodes.values())
+    async def close(self) -> list[dict[str, Any]]:
+        """Close all nodes and end; the rows of their traces."""
+        await asyncio.gather(*(stack.aclose() for stack in self._stacks))
+        return [row for path in self._directory.iterdir() for row in read_trace(path)]
 
-    def _contacts(self, number: int) -> list[str]:
-        _, table, supers = tables_of(self._nodes[number], self._topics[number])
-        return [*table, *supers]
+    def _copies(self) -> int:
+        return sum(
+            node.metrics.counter("events_received", "Copies of events received.").value
+            for node in self._nodes.values()
+        )
 
     async def _join(self, newcomer: Newcomer) -> tuple[int, tuple[str, str]]:
         stack = AsyncExitStack()
         self._stacks.append(stack)
-        own: dict[str, Any] = {
-            "trace": self._directory / f"{newcomer.number}.jsonl",
-            "listen": f"{self._host}:0",
-        }
-        node = await stack.enter_async_context(Node(**own, **newcomer.settings))
-        events = await stack.enter_async_context(node.subscribe(newcomer.topic, queue=1))
-        del events  # what arrives is read from the trace
+        trace = self._directory / f"{newcomer.number}.jsonl"
+        node = Node(trace=trace, listen=f"{self._host}:0", **newcomer.settings)
+        await stack.enter_async_context(node)
+        # What arrives is read from the trace.
+        await stack.enter_async_context(node.subscribe(newcomer.topic, queue=1))
         self._nodes[newcomer.number] = node
         self._topics[newcomer.number] = newcomer.topic
         return newcomer.number, (node.id.hex(), str(node.address))
-
-
-def _copies(node: Node) -> int:
-    return node.metrics.counter("events_received", "Copies of events received.").value
 
 
 # A hierarchy of communities made of real nodes in a few processes, each node in one topic.
@@ -242,7 +196,7 @@ class LivePopulation:
             joining.setdefault(self._home(number), []).append(newcomer)
         self._joined += count
         for home, newcomers in joining.items():
-            self._processes[home].tell(Join(tuple(newcomers)))
+            self._processes[home].tell(("join", newcomers))
         for home in joining:
             for number, (identity, address) in self._processes[home].answer().items():
                 self._residents[number] = Resident(number, level, identity, address)
@@ -263,7 +217,7 @@ class LivePopulation:
         members = [r for r in self._residents.values() if r.level == level]
         number = chance.choice(members).number
         process = self._processes[self._home(number)]
-        process.tell(Publish(number, upward))
+        process.tell(("publish", number, upward))
         process.answer()
 
     def members(self) -> list[CommunityMembers]:
@@ -316,11 +270,11 @@ class LivePopulation:
         """Wait until no copy of an event has arrived in any process for `quiet` seconds.
 
         The processes look themselves: to be asked again and again would disturb what is measured."""
-        self._ask(Settle(quiet, at_most))
+        self._ask("settle", quiet, at_most)
 
     def close(self) -> list[dict[str, Any]]:
         """Close all nodes; the rows of the traces of those who lived to the end."""
-        rows = [row for own in self._ask(Close()) for row in own]
+        rows = [row for own in self._ask("close") for row in own]
         for process in self._processes:
             process.end(END_SECONDS)
         return rows
@@ -333,9 +287,9 @@ class LivePopulation:
         )
 
     def _tables(self) -> dict[int, list[str]]:
-        return {number: held for part in self._ask(Look()) for number, held in part.items()}
+        return {number: held for part in self._ask("look") for number, held in part.items()}
 
-    def _ask(self, order: Look | Settle | Close) -> list[Any]:
+    def _ask(self, *order: object) -> list[Any]:
         for process in self._processes:
             process.tell(order)
         return [process.answer() for process in self._processes]

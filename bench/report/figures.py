@@ -14,7 +14,7 @@ from bench.experiment import CLUSTERS, MODES, TIERS, left_of
 from bench.model.printed import PrintedSetting
 from bench.report.svg import Figure, Panel, Point, Series
 from bench.report.table import remade_by
-from bench.results import WHOLE
+from bench.results import SHARES, WHOLE
 from bench.suites.settings import (
     CHURN,
     DEFAULT,
@@ -39,6 +39,22 @@ SMALLEST = 3
 """The equation of rounds knows no smaller community."""
 
 
+Y_LABELS = {
+    "reception": "probability",
+    "reliability": "probability",
+    "efficiency": "useful receptions",
+    "messages_inside": "events",
+    "messages_upward": "events",
+    "rounds": "rounds",
+    "table_entries": "contacts",
+}
+"""What the y axis shows, by metric."""
+PAPERS_PRODUCT = (
+    " The paper's formula is the product of section 4.5.1 up to the community, its own passing on included, "
+    "with p_succ = (1 - loss)(1 - failed)."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How a figure is made: which rows, what varies, what is measured."""
@@ -46,147 +62,91 @@ class Recipe:
     name: str
     source: str
     """The `figure` of the experiments."""
+    metric: str
     title: str
     caption: str
-    metric: str
-    y_label: str
     varies: str
     """What the x axis shows: `failed`, `p_sel`, or `sizes` by the bottom community."""
     x_label: str
     communities: tuple[int, ...]
-    log_x: bool = False
-    log_y: bool = False
-    share: bool = False
 
 
-_CRASH_FIGURES = (
-    (
+STATIC = "Static tables that nobody repairs, as in the paper: the pessimistic case."
+REPAIRED = "Tables are repaired after the crash; formulas and simulator are of the living alone."
+
+
+def _crashes(name: str, source: str, metric: str, title: str) -> Recipe:
+    caption = REPAIRED if source == DEFAULT else STATIC
+    caption += PAPERS_PRODUCT if metric == "reliability" else ""
+    communities = (0, 1) if metric == "messages_upward" else (0, 1, 2)
+    return Recipe(
+        name, source, metric, title, caption, "failed", "processes failed, %", communities
+    )
+
+
+def _links(number: int, metric: str, title: str) -> Recipe:
+    caption = (
+        "Real nodes as published, replayed over their tables, and the simulator with the same parameters."
+        + (PAPERS_PRODUCT if metric == "reliability" else "")
+    )
+    title = (
+        f"Figures {number} and {number + 1}: {title} by the share of processes that act as links"
+    )
+    communities = (0, 1) if metric == "messages_upward" else (1, 2)
+    name = f"figures-{number}-{number + 1}"
+    return Recipe(name, LINKS, metric, title, caption, "p_sel", "p_sel", communities)
+
+
+def _scale(metric: str, title: str) -> Recipe:
+    caption = "Three levels, each a tenth of the one below."
+    label = "processes in the bottom community"
+    return Recipe(f"scale-{metric}", "scale", metric, title, caption, "sizes", label, (WHOLE,))
+
+
+def _churn(metric: str) -> Recipe:
+    title = f"{metric.capitalize()} under continuous joins and leaves"
+    caption = "The implementation as shipped, on the virtual network; some processes change topics."
+    label = "processes that change, % a second"
+    return Recipe(f"churn-{metric}", CHURN, metric, title, caption, "failed", label, (0, 1, 2))
+
+
+RECIPES: tuple[Recipe, ...] = (
+    _crashes(
         "figure-13",
         "figures-13-16",
         "messages_inside",
         "Figure 13: events sent inside each community",
     ),
-    ("figure-14", "figures-13-16", "messages_upward", "Figure 14: events sent upward"),
-    ("figure-15", "figures-13-16", "reception", "Figure 15: reception, stillborn processes"),
-    ("figure-16", "figures-13-16", "reliability", "Figure 16: reliability, stillborn processes"),
-    ("figure-17", "figures-17-18", "reception", "Figure 17: reception, weakly consistent views"),
-    (
+    _crashes("figure-14", "figures-13-16", "messages_upward", "Figure 14: events sent upward"),
+    _crashes(
+        "figure-15", "figures-13-16", "reception", "Figure 15: reception, stillborn processes"
+    ),
+    _crashes(
+        "figure-16", "figures-13-16", "reliability", "Figure 16: reliability, stillborn processes"
+    ),
+    _crashes(
+        "figure-17", "figures-17-18", "reception", "Figure 17: reception, weakly consistent views"
+    ),
+    _crashes(
         "figure-18",
         "figures-17-18",
         "reliability",
         "Figure 18: reliability, weakly consistent views",
     ),
-    ("crashes-reliability", DEFAULT, "reliability", "Reliability of real nodes after crashes"),
-)
-"""Name, the experiments that it is drawn from, metric, title."""
-
-
-PAPERS_PRODUCT = (
-    "The paper's formula is the product of section 4.5.1 up to the community, its own passing on included, "
-    "with p_succ = (1 - loss)(1 - failed)."
-)
-
-
-def _crash_figures() -> list[Recipe]:
-    static = "Static tables that nobody repairs, as in the paper: the pessimistic case."
-    repaired = (
-        "Tables are repaired after the crash; formulas and simulator are of the living alone."
-    )
-    return [
-        Recipe(
-            name,
-            source,
-            title,
-            (repaired if source == DEFAULT else static)
-            + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
-            metric,
-            "probability" if metric in ("reception", "reliability") else "events",
-            "failed",
-            "processes failed, %",
-            (0, 1) if metric == "messages_upward" else (0, 1, 2),
-            log_y=metric == "messages_inside",
-            share=metric in ("reception", "reliability"),
-        )
-        for name, source, metric, title in _CRASH_FIGURES
-    ]
-
-
-def _link_figures() -> list[Recipe]:
-    recipes = []
-    for number, metric, title, y_label in (
-        (19, "reception", "reception", "probability"),
-        (21, "reliability", "reliability", "probability"),
-        (23, "efficiency", "efficiency", "useful receptions"),
-        (25, "rounds", "latency", "rounds"),
-        (27, "messages_upward", "upward messages", "events"),
-    ):
-        recipes.append(
-            Recipe(
-                f"figures-{number}-{number + 1}",
-                LINKS,
-                f"Figures {number} and {number + 1}: {title} by the share of processes that act as links",
-                "Real nodes as published, replayed over their tables, and the simulator with the same "
-                "parameters." + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
-                metric,
-                y_label,
-                "p_sel",
-                "p_sel",
-                (0, 1) if metric == "messages_upward" else (1, 2),
-                log_x=True,
-                share=metric in ("reception", "reliability", "efficiency"),
-            )
-        )
-    return recipes
-
-
-def _scale_figures() -> list[Recipe]:
-    return [
-        Recipe(
-            f"scale-{metric}",
-            "scale",
-            title,
-            "Three levels, each a tenth of the one below.",
-            metric,
-            y_label,
-            "sizes",
-            "processes in the bottom community",
-            (WHOLE,),
-            log_x=True,
-            log_y=metric == "messages_inside",
-            share=metric == "reliability",
-        )
-        for metric, title, y_label in (
-            ("messages_inside", "Messages against the number of processes", "events"),
-            ("rounds", "Rounds against the number of processes", "rounds"),
-            ("table_entries", "Contacts kept by a process", "contacts"),
-            ("reliability", "Reliability against the number of processes", "probability"),
-        )
-    ]
-
-
-def _churn_figures() -> list[Recipe]:
-    return [
-        Recipe(
-            f"churn-{metric}",
-            CHURN,
-            f"{title} under continuous joins and leaves",
-            "The implementation as shipped, on the virtual network; some processes change topics.",
-            metric,
-            "probability",
-            "failed",
-            "processes that change, % a second",
-            (0, 1, 2),
-            share=True,
-        )
-        for metric, title in (("reception", "Reception"), ("reliability", "Reliability"))
-    ]
-
-
-RECIPES: tuple[Recipe, ...] = (
-    *_crash_figures(),
-    *_link_figures(),
-    *_scale_figures(),
-    *_churn_figures(),
+    _crashes(
+        "crashes-reliability", DEFAULT, "reliability", "Reliability of real nodes after crashes"
+    ),
+    _links(19, "reception", "reception"),
+    _links(21, "reliability", "reliability"),
+    _links(23, "efficiency", "efficiency"),
+    _links(25, "rounds", "latency"),
+    _links(27, "messages_upward", "upward messages"),
+    _scale("messages_inside", "Messages against the number of processes"),
+    _scale("rounds", "Rounds against the number of processes"),
+    _scale("table_entries", "Contacts kept by a process"),
+    _scale("reliability", "Reliability against the number of processes"),
+    _churn("reception"),
+    _churn("reliability"),
 )
 
 
@@ -214,12 +174,12 @@ def build(recipe: Recipe, aggregates: Aggregates) -> Figure:
         recipe.title,
         f"{recipe.caption} {_parameters(rows)}".strip(),
         recipe.x_label,
-        recipe.y_label,
+        Y_LABELS[recipe.metric],
         tuple(panels),
-        recipe.log_x,
-        recipe.log_y,
-        recipe.share,
-        remade_by(rows),
+        log_x=recipe.varies in ("p_sel", "sizes"),
+        log_y=recipe.metric == "messages_inside",
+        share=recipe.metric in SHARES,
+        commands=remade_by(rows),
     )
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import resources
 from string import Template
 
 from bench.aggregates import Aggregate
 from bench.claims import Decided, Part
-from bench.intervals import Interval
 from bench.report.content import GLOSSARY, Content, counts, outcome
 from bench.report.headline import Cell, Headline
 from bench.report.svg import STYLE, Figure, Series, draw, marker
-from bench.report.table import Table, digits, per_cent, remade_by, row_words
+from bench.report.table import Table, digits, interval_words, per_cent, remade_by, row_words
 from bench.workloads.workload import markdown_table
 
 KINDS = {"holds": "yes", "does not hold": "no", "in part": "part", "undecided": "open"}
@@ -188,12 +187,7 @@ def _interval(part: Part) -> str:
     interval = part.interval
     write = per_cent if part.is_share else digits
     unit = (" points" if part.margin or interval.low < 0 else " %") if part.is_share else ""
-    return _written(interval, write) + unit
-
-
-def _written(interval: Interval, write: Callable[[float], str]) -> str:
-    low, value, high = map(write, (interval.low, interval.value, interval.high))
-    return value if low == high or not interval.is_bounded else f"{value} [{low}, {high}]"
+    return interval_words(interval, write) + unit
 
 
 def _behind(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> str:

@@ -6,11 +6,18 @@ import math
 
 from bench.aggregates import Aggregate, Aggregates, community_name
 from bench.claims.claim import exceeds
-from bench.intervals import FEWEST
+from bench.intervals import FEWEST, Interval
 from bench.report.figures import PRINTED, lines
 from bench.report.headline import SHIPPED, interval_text, share_text
 from bench.report.svg import Figure, Panel, Point, Series, short
-from bench.report.table import Table, digits, per_cent, remade_by, sizes_words
+from bench.report.table import (
+    Table,
+    digits,
+    interval_words,
+    per_cent,
+    remade_by,
+    sizes_words,
+)
 from bench.results import SHARES, WHOLE
 from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, LINKS, MODES, variant
 
@@ -66,10 +73,7 @@ def _cells(line: Series, places: list[float]) -> tuple[str, ...]:
 def _share(point: Point | None) -> str:
     if point is None:
         return "-"
-    value = f"{per_cent(point.y)} %"
-    if point.low == point.high:
-        return value
-    return f"{value} [{per_cent(point.low)}, {per_cent(point.high)}]"
+    return interval_words(Interval(point.low, point.y, point.high), per_cent, " %")
 
 
 MEMORY_HEADS = (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate
+from bench.intervals import Interval
 from bench.report.svg import short
 
 
@@ -46,16 +47,15 @@ def row_words(row: Aggregate) -> str:
     return f"{row.tier}, {kind}, {where}{links}{failed}{lost}, c = {row.c:g}"
 
 
-def in_words(row: Aggregate | None, *, share: bool = False) -> str:
-    """A value with its interval, which a formula has not; shares in per cent."""
-    if row is None:
-        return "-"
-    write = per_cent if share else digits
-    unit = " %" if share else ""
-    interval = row.interval
-    if interval.low == interval.high or not interval.is_bounded:
-        return f"{write(row.value)}{unit}"
-    return f"{write(interval.value)}{unit} [{write(interval.low)}, {write(interval.high)}]"
+def in_words(row: Aggregate | None) -> str:
+    """A value with its interval; a dash where there is none."""
+    return "-" if row is None else interval_words(row.interval, digits)
+
+
+def interval_words(interval: Interval, write: Callable[[float], str], unit: str = "") -> str:
+    """A value, and its bounds where they tell more: a formula has none, one network knows none."""
+    low, value, high = map(write, (interval.low, interval.value, interval.high))
+    return f"{value}{unit}" + (f" [{low}, {high}]" if low != high and interval.is_bounded else "")
 
 
 def per_cent(value: float) -> str:

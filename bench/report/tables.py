@@ -20,7 +20,7 @@ from bench.report.table import Table, digits, in_words, remade_by, sizes_words
 from bench.results import WHOLE
 from bench.suites.settings import SIMULATED, TOPOLOGIES
 from bench.workloads import workloads
-from bench.workloads.records import Provenance, Recorded, read_rows
+from bench.workloads.records import Recorded, read_rows
 from bench.workloads.workload import LEFT_OUT, Workload
 
 # The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives.
@@ -306,12 +306,9 @@ def _measured(workload: Workload, recorded: list[Recorded]) -> list[Table]:
                 one for one in recorded if not table.columns or one.row.metric in table.metrics
             ]
             origins = dict.fromkeys(one.origin for one in shown)
-            note = " ".join([table.about, *map(_origin, origins)]).strip()
+            note = " ".join(
+                [table.about, *(str(origin).replace("`", "") for origin in origins)]
+            ).strip()
             title = f"{workload.title}: {table.title}"
             found.append(Table(title, tuple(heads), tuple(map(tuple, lines)), note))
     return found
-
-
-def _origin(origin: Provenance) -> str:
-    commit = f", commit {origin.commit}" if origin.commit else ""
-    return f"{origin.command} ({origin.started}{commit}; {origin.machine}; load {origin.load:g})."

@@ -65,12 +65,12 @@ def replay_events(
     total = tables.levels.size
     rounds = np.empty(total, np.int64)
     senders = np.empty(total, np.int64)
-    queue = np.empty(total, np.int64)
+    queue = np.empty(total + 1, np.int64)
     longest = 1
     for process in range(total):
         longest = max(longest, tables.starts[process + 1] - tables.starts[process])
         longest = max(longest, tables.super_starts[process + 1] - tables.super_starts[process])
-    room = np.empty(longest, np.int64)
+    room = np.empty(longest + 1, np.int64)
     for event in range(publishers.size):
         at = sequence(key, np.uint64(event))
         rounds[:] = -1
@@ -88,22 +88,32 @@ def replay_events(
             level = tables.levels[who]
             count[level, REACHED] += 1
             count[level, LAST_ROUND] = rounds[who]
-            # Inside the community.
+            # Inside the community. Whether a message is the first is a coin toss for the processor, so no
+            # branch hangs on it: the next place of the queue is written in any case, and counts if it is.
             size = 0
             for place in range(tables.starts[who], tables.starts[who + 1]):
                 target = tables.entries[place]
-                if target != publisher and target != senders[who]:
-                    room[size] = target
-                    size += 1
+                room[size] = target
+                size += int(target != publisher and target != senders[who])
             chosen = min(tables.fanouts[who], size)
+            count[level, SENT_INSIDE] += chosen
+            received = 0
+            following = rounds[who] + 1
             for entry in range(chosen):
                 at += GOLDEN
                 other = entry + int(_uniform(at) * (size - entry))
-                room[entry], room[other] = room[other], room[entry]
-                count[level, SENT_INSIDE] += 1
-                tail = _arrive(
-                    room[entry], who, rounds, senders, queue, tail, loss, at, count, level
-                )
+                target = room[other]
+                room[other] = room[entry]
+                if target < 0 or (loss > 0 and _uniform(at ^ GOLDEN) < loss):
+                    continue
+                received += 1
+                known = rounds[target]
+                is_new = known < 0
+                rounds[target] = following if is_new else known
+                senders[target] = who if is_new else senders[target]
+                queue[tail] = target
+                tail += int(is_new)
+            count[level, RECEIVED] += received
             # Upward.
             first = tables.super_starts[who]
             size = tables.super_starts[who + 1] - first

@@ -19,7 +19,7 @@ from bench.simulate.randomness import (
     signed,
     stream_keys,
 )
-from overlay.membership.scamp.community import ScampConfig
+from overlay.membership.config import ScampConfig
 
 SCAMP_COPIES = ScampConfig().c
 """SCAMP's c, as real nodes have it: further copies of each subscription. Views come out at (c + 1) ln N."""

@@ -6,15 +6,16 @@ rows to the Parquet files when it ends, so a killed run loses at most the jobs u
 task each; short ones are dealt to tasks like cards, dearest first, so that tasks take about as long as each
 other and thousands of rows do not become thousands of tasks. Two jobs are under way at a time, so that
 no core waits for the last task of a job. Formulas and simulations come first, for claims are decided from
-them alone. Live rows measure time: they come last, alone, one at a time.
+them alone. While other jobs are under way, more rows may be asked for by what has ended. Live rows measure
+time: they come last, alone, one at a time.
 """
 
 from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -37,6 +38,8 @@ LONG_ROW_SECONDS = 2.0
 JOB_SECONDS_PER_CORE = 30.0
 """About how much work one job holds, for each core: what a kill may lose. A commit takes about half a second
 of processor time."""
+BESIDE_SECONDS_PER_CORE = 10.0
+"""The same for rows during which more may be asked for: that waits for the jobs under way."""
 TASK_SECONDS = 2.0
 """How much work of short rows a task holds: at the end, a core without a task waits. A task costs some
 hundredths of a second; with tasks of 4 s the harness took 5.6 % of two minutes, with 2 s 3.4 %."""
@@ -65,6 +68,11 @@ class Job(Protocol):
     @property
     def tasks(self) -> int: ...
     @property
+    def ids(self) -> list[str]:
+        """Of those experiments that the driver has."""
+        ...
+
+    @property
     def cost(self) -> float:
         """Expected seconds of one core."""
         ...
@@ -90,6 +98,10 @@ class ListedJob:
     @property
     def rows(self) -> int:
         return len(self.experiments)
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.id for one in self.experiments]
 
     @property
     def cost(self) -> float:
@@ -139,6 +151,10 @@ class GridJob:
     def rows(self) -> int:
         return self.end - self.begin
 
+    @property
+    def ids(self) -> list[str]:
+        return []
+
     def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
         done = store.finished().withColumnRenamed("experiment_id", "id")
         asked = self._experiments_in(spark)
@@ -176,8 +192,12 @@ def plan_grid(grid: Grid, cores: int) -> list[GridJob]:
     ]
 
 
-def plan(experiments: Sequence[Experiment], cores: int) -> list[ListedJob]:
-    """Cut experiments into jobs of about `JOB_SECONDS_PER_CORE` a core, dearest rows first."""
+def plan(
+    experiments: Sequence[Experiment], cores: int, seconds: float | None = None
+) -> list[ListedJob]:
+    """Cut experiments into jobs of about so many seconds a core, `JOB_SECONDS_PER_CORE` unless told; dearest
+    rows first."""
+    most = cores * (JOB_SECONDS_PER_CORE if seconds is None else seconds)
     dearest_first = sorted(experiments, key=lambda e: (-estimated_seconds(e), e.id))
     jobs: list[ListedJob] = []
     held: list[Experiment] = []
@@ -185,7 +205,7 @@ def plan(experiments: Sequence[Experiment], cores: int) -> list[ListedJob]:
     for experiment in dearest_first:
         held.append(experiment)
         cost += estimated_seconds(experiment)
-        if cost >= JOB_SECONDS_PER_CORE * cores:
+        if cost >= most:
             jobs.append(_job(held, cores))
             held, cost = [], 0.0
     if held:
@@ -210,12 +230,15 @@ def execute(
     grids: Sequence[Grid] = (),
     processes: bool = False,
     across: int = 1,
-    committed: Callable[[], None] = lambda: None,
+    first: Collection[Experiment] = (),
+    more: Callable[[Collection[str]], Sequence[Experiment]] = lambda left: (),
 ) -> list[Failure]:
     """Run what the store does not have yet; return the rows that failed (they are tried again next time).
 
     With `processes`, what each process of real nodes did is kept, too. The nodes of a live row are on
-    `across` executors. `committed` is called after a job, while the next ones are running.
+    `across` executors. Of real nodes, those in `first` come before the others. `more` is called whenever a
+    job has ended and another is under way, with the ids of what is not committed yet: what it answers comes
+    next.
     """
     finished = store.finished_ids() if experiments else set()
     todo = [e for e in experiments if e.id not in finished]
@@ -223,31 +246,55 @@ def execute(
     kind = AcrossJob if across > 1 else ListedJob
     live: list[Job] = [kind((one,), across) for one in todo if one.tier == "live"]
     quick = [one for one in todo if one.tier in GATHERED]
+    early = {one.id for one in first}
     real = [one for one in todo if one.tier not in (*GATHERED, "live")]
-    others: list[Job] = [*plan(quick, cores), *plan(real, cores)]
+    others: list[Job] = [*plan(quick, cores)]
+    others += plan([one for one in real if one.id in early], cores)
+    seconds = BESIDE_SECONDS_PER_CORE if early else None
+    others += plan([one for one in real if one.id not in early], cores, seconds)
     others += [job for grid in grids for job in plan_grid(grid, cores)]
     total = len(experiments) + sum(map(len, grids))
     watch = Watch(spark, total=total, done=len(experiments) - len(todo), report=report)
     watch.expect(sum(job.cost for job in (*others, *live)))
-    failures: list[Failure] = []
     run = partial(_run_job, spark, store, watch, processes)
+
+    def added(left: Collection[str]) -> list[Job]:
+        asked = more(left)
+        known = store.finished_ids() if asked else set()
+        jobs: list[Job] = [*plan([one for one in asked if one.id not in known], cores)]
+        watch.expect(
+            sum(job.cost for job in jobs), len(asked), len(asked) - sum(j.rows for j in jobs)
+        )
+        return jobs
+
     with watch:
-        for jobs, at_once in ((others, JOBS_AT_ONCE), (live, 1)):
-            with ThreadPoolExecutor(at_once) as pool:
-                for failed in _collected([pool.submit(run, job) for job in jobs]):
-                    failures += failed
-                    committed()
+        return [*_run_all(others, JOBS_AT_ONCE, run, added), *_run_all(live, 1, run)]
+
+
+def _run_all(
+    jobs: Sequence[Job],
+    at_once: int,
+    run: Callable[[Job], list[Failure]],
+    added: Callable[[Collection[str]], list[Job]] = lambda left: [],
+) -> list[Failure]:
+    """Run jobs, some at once; what failed of each. Where one raises, those that wait are not begun.
+
+    What `added` answers to the ids that are left comes next; it is asked while a job is under way.
+    """
+    waiting = list(jobs)
+    under_way: dict[Future[list[Failure]], Job] = {}
+    failures: list[Failure] = []
+    with ThreadPoolExecutor(at_once) as pool:
+        while waiting or under_way:
+            while waiting and len(under_way) < at_once:
+                job = waiting.pop(0)
+                under_way[pool.submit(run, job)] = job
+            left = {one for job in (*waiting, *under_way.values()) for one in job.ids}
+            waiting[:0] = added(left)
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                under_way.pop(future)
+                failures += future.result()
     return failures
-
-
-def _collected(futures: Sequence[Future[list[Failure]]]) -> Iterator[list[Failure]]:
-    """What failed of each job; where one raises, those that have not begun are not begun."""
-    try:
-        for future in futures:
-            yield future.result()
-    finally:
-        for future in futures:
-            future.cancel()
 
 
 def _run_job(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Any, Literal
 from bench.servers import JetStreamServer, RedisServer
 from bench.systems.peers import library, opened
 from bench.systems.work import Tally, Work, orders, publish_all, publish_orders, report_is_due
-from overlay import loops
 from pubsub import Archive, Event, Node
 from pubsub.publishing import Receipt
 
@@ -31,12 +30,8 @@ BATCH = 256
 SETTLING_SECONDS = 3.0
 
 
-def archive(pipe: Connection, store: str) -> None:
+async def archive(pipe: Connection, store: str) -> None:
     """Answers with its address, then with its processor seconds so far to every order."""
-    loops.run(_archive(pipe, store))
-
-
-async def _archive(pipe: Connection, store: str) -> None:
     async with Archive([TOPIC], store) as running:
         await running.ready(TOPIC)
         pipe.send(str(running.node.address))
@@ -44,12 +39,8 @@ async def _archive(pipe: Connection, store: str) -> None:
             pipe.send(time.process_time())
 
 
-def subscriber(pipe: Connection, kind: Kind, name: str, first: str) -> None:
+async def subscriber(pipe: Connection, kind: Kind, name: str, first: str) -> None:
     """Answers with its address, then "ready" and a report for each work; it subscribes anew for each."""
-    loops.run(_subscriber(pipe, kind, name, first))
-
-
-async def _subscriber(pipe: Connection, kind: Kind, name: str, first: str) -> None:
     async with Node(bootstrap=[first]) as node:
         pipe.send(str(node.address))
         async for work in orders(pipe):
@@ -83,12 +74,8 @@ async def receive_all(pipe: Connection, events: AsyncIterator[bytes], tally: Tal
     pipe.send(tally.report())
 
 
-def publisher(pipe: Connection, kind: Kind, first: str) -> None:
+async def publisher(pipe: Connection, kind: Kind, first: str) -> None:
     """Answers with its address, then with a report for each work when every event is sent or safe."""
-    loops.run(_publisher(pipe, kind, first))
-
-
-async def _publisher(pipe: Connection, kind: Kind, first: str) -> None:
     async with Node(bootstrap=[first]) as node:
         await node.publish(TOPIC, b"", durable=kind != "best effort")
         await asyncio.sleep(SETTLING_SECONDS)
@@ -136,16 +123,8 @@ async def _safe(receipt: Receipt) -> None:
 STREAM = "bench"
 MESSAGE = "event"
 
-Role = Callable[[Connection, int, str], Awaitable[None]]
-
-
-def play(pipe: Connection, role: Role, port: int, name: str) -> None:
-    """A process that reads from the server at a port under a name, or publishes to it."""
-
-    async def main() -> None:
-        await role(pipe, port, name)
-
-    loops.run(main())
+Role = Callable[[Connection, int, str], Coroutine[Any, Any, None]]
+"""A process that reads from the server at a port under a name, or publishes to it."""
 
 
 # Redis.

@@ -11,7 +11,6 @@ from typing import Any
 
 from bench.systems.where import sampled
 from bench.systems.work import Effort, Tally, Work, orders, publish_all, report_is_due
-from overlay import loops
 from overlay.membership.modes import ModeName
 from pubsub import Node, Subscription
 from pubsub.config import DisseminationKind
@@ -58,12 +57,8 @@ def count(node: Node, name: str) -> int:
     return value
 
 
-def subscriber(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
+async def subscriber(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
     """Answers with its address, then "ready" and a report for each work."""
-    loops.run(_subscribe(pipe, setting, first))
-
-
-async def _subscribe(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
     async with node_of(setting, first) as node, node.subscribe(TOPIC, queue=QUEUE) as events:
         pipe.send(str(node.address))
         async for work in orders(pipe):
@@ -89,12 +84,8 @@ async def _receive(pipe: Connection, node: Node, events: Subscription, work: Wor
     pipe.send(tally.report(sent, copies, samples))
 
 
-def publisher(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
+async def publisher(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
     """Answers when its first event is published and the tables are full, then with a report for each work."""
-    loops.run(_publish(pipe, setting, first))
-
-
-async def _publish(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
     async with node_of(setting, first) as node:
         await node.publish(TOPIC, b"")
         await asyncio.sleep(setting.settling)

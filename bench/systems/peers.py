@@ -31,7 +31,6 @@ from bench.systems.work import (
     report_is_due,
     wait_for_report,
 )
-from overlay import loops
 
 SUBJECT = "bench/fanout"
 HOST = "127.0.0.1"
@@ -164,48 +163,42 @@ def zeromq_publisher(pipe: Connection, place: str, subscribers: int) -> None:
 # NATS.
 
 
-def nats_subscriber(pipe: Connection, port: int) -> None:
-    async def subscribe() -> None:
-        connection = await library("nats-py", "nats").connect(f"nats://{HOST}:{port}")
-        tally: Tally | None = None
-        done = asyncio.Event()
+async def nats_subscriber(pipe: Connection, port: int) -> None:
+    connection = await library("nats-py", "nats").connect(f"nats://{HOST}:{port}")
+    tally: Tally | None = None
+    done = asyncio.Event()
 
-        async def take(message: Any) -> None:
-            if tally is not None:
-                tally.add(message.data)
-                if tally.is_complete:
-                    done.set()
+    async def take(message: Any) -> None:
+        if tally is not None:
+            tally.add(message.data)
+            if tally.is_complete:
+                done.set()
 
-        async def completed() -> None:
-            await done.wait()
+    async def completed() -> None:
+        await done.wait()
 
-        await connection.subscribe(
-            SUBJECT, cb=take, pending_msgs_limit=1 << 24, pending_bytes_limit=PENDING_BYTES
-        )
+    await connection.subscribe(
+        SUBJECT, cb=take, pending_msgs_limit=1 << 24, pending_bytes_limit=PENDING_BYTES
+    )
+    await connection.flush()
+    pipe.send("ready")
+    async for work in orders(pipe):
+        done.clear()
+        tally = Tally(work)
+        pipe.send("ready")
+        await tally.kept_up(completed())
+        await report_is_due(pipe)
+        pipe.send(tally.report())
+    await connection.close()
+
+
+async def nats_publisher(pipe: Connection, port: int) -> None:
+    connection = await library("nats-py", "nats").connect(f"nats://{HOST}:{port}")
+
+    async def publish_work(work: Work) -> None:
+        await publish_all(work, lambda event: connection.publish(SUBJECT, event))
         await connection.flush()
-        pipe.send("ready")
-        async for work in orders(pipe):
-            done.clear()
-            tally = Tally(work)
-            pipe.send("ready")
-            await tally.kept_up(completed())
-            await report_is_due(pipe)
-            pipe.send(tally.report())
-        await connection.close()
 
-    loops.run(subscribe())
-
-
-def nats_publisher(pipe: Connection, port: int) -> None:
-    async def publish() -> None:
-        connection = await library("nats-py", "nats").connect(f"nats://{HOST}:{port}")
-
-        async def publish_work(work: Work) -> None:
-            await publish_all(work, lambda event: connection.publish(SUBJECT, event))
-            await connection.flush()
-
-        pipe.send("ready")
-        await publish_orders(pipe, publish_work)
-        await connection.close()
-
-    loops.run(publish())
+    pipe.send("ready")
+    await publish_orders(pipe, publish_work)
+    await connection.close()

@@ -6,9 +6,9 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from bench.workloads.workload import Values
 from overlay import loops
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness, Timer
@@ -155,27 +155,17 @@ IDLE_SECONDS = 10.0
 MOST_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class MatrixCost:
-    """The cost of one event for each participant, until the view is stable again."""
+def measure_matrix(participants: int) -> dict[str, Values]:
+    """The cost for each participant, until the view is stable again, of a second without any event, of one
+    that joins, and of one that crashes.
 
-    participants: int
-    event: str
-    messages: float
-    kilobytes: float
-    """Sent, without the headers of channels and datagrams."""
-    milliseconds: float
-    """Milliseconds of work on this machine."""
-    seconds: float
-    """Seconds of virtual time until all shared a stable view; that all notice a crash takes 2 of them."""
-
-
-def measure_matrix(participants: int) -> list[MatrixCost]:
-    """A second without any event, one that joins, one that crashes."""
+    Kilobytes are without the headers of channels and datagrams; milliseconds, of work on this machine.
+    Seconds are of virtual time until all share a stable view; that all notice a crash takes 2 of them.
+    """
     company = TopicCompany(participants)
     company.run_until_stable(MOST_SECONDS)
     company.stage.run_for(5.0)
-    costs = []
+    costs: dict[str, Values] = {}
     for event in ("a second of rest", "one joins", "one crashes"):
         company.messages = company.bytes = 0
         worked = time.process_time()
@@ -189,16 +179,12 @@ def measure_matrix(participants: int) -> list[MatrixCost]:
             company.stage.run_for(until_noticed)
             seconds = until_noticed + company.run_until_stable(MOST_SECONDS)
         each = share * participants
-        costs.append(
-            MatrixCost(
-                participants,
-                event,
-                company.messages / each,
-                company.bytes / 1000 / each,
-                (time.process_time() - worked) * 1000 / each,
-                seconds,
-            )
-        )
+        costs[event] = {
+            "messages": (company.messages / each, "messages"),
+            "kilobytes": (company.bytes / 1000 / each, "kB"),
+            "work": ((time.process_time() - worked) * 1000 / each, "ms"),
+            "stable after": (seconds, "s"),
+        }
         company.stage.run_for(5.0)
     return costs
 
@@ -291,40 +277,19 @@ QUIET_SECONDS = 0.5
 """An unreliable run has ended when nothing more arrived for this many seconds."""
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """The throughput of one run."""
-
-    network: str
-    """virtual or sockets."""
-    semantics: str
-    participants: int
-    messages: int
-    seconds: float
-    """From the first broadcast until every participant had acknowledged all, or nothing came any more."""
-    delivered: float
-    """Share of the deliveries that were due at others."""
-    datagrams: float
-    """Sent by anybody, for each message and receiver."""
-    duplicates: float
-    """Copies that came again, for each delivery."""
-
-    @property
-    def rate(self) -> float:
-        """Messages a second."""
-        return self.messages / self.seconds
-
-
 async def measure(
     people: list[Participant],
     semantics: str,
     messages: int,
-    network: str,
     datagrams: Callable[[], int],
     clock: Callable[[], float],
     pace: float = 0.0,
-) -> Throughput:
-    """Publish and wait for the end; `pace`: seconds that the sender's link takes for one message to all."""
+) -> Values:
+    """Publish, and wait until every participant has acknowledged all, or nothing comes any more.
+
+    `pace`: seconds that the sender's link takes for one message to all. Delivered is the share of the
+    deliveries that were due at others; datagrams, sent by anybody, are for each message and receiver.
+    """
     others = people[1:]
     before = [person.delivered for person in others]
     copies = sum(person.strong.core.counts["duplicates"] for person in others)
@@ -343,16 +308,12 @@ async def measure(
     received = sum(p.delivered - b for p, b in zip(others, before, strict=True))
     due = messages * len(others)
     copies = sum(person.strong.core.counts["duplicates"] for person in others) - copies
-    return Throughput(
-        network,
-        semantics,
-        len(people),
-        messages,
-        ended - began,
-        received / due,
-        (datagrams() - sent) / due,
-        copies / due,
-    )
+    return {
+        "rate": (messages / (ended - began), "messages/s"),
+        "delivered": (received / due, "share"),
+        "datagrams": ((datagrams() - sent) / due, "datagrams/receiver"),
+        "duplicates": (copies / due, "copies/delivery"),
+    }
 
 
 async def _when_quiet(others: list[Participant], clock: Callable[[], float]) -> float:
@@ -378,7 +339,7 @@ AROUND_A_PAYLOAD = 128
 """Bytes of all headers of a datagram with one message, for the pace of the unreliable publisher."""
 
 
-def run_virtual(participants: int, messages: int, seed: int = 1) -> list[Throughput]:
+def run_virtual(participants: int, messages: int, seed: int = 1) -> dict[str, Values]:
     """Reliable, then unreliable, in the same topic."""
     network = Network(seed, latency=Latency.uniform(0.0002, 0.001), loss=LOSS, bandwidth=BANDWIDTH)
     hosts = [nth_host(number) for number in range(participants)]
@@ -386,7 +347,7 @@ def run_virtual(participants: int, messages: int, seed: int = 1) -> list[Through
     def run_on(number: int, opening: Awaitable[None]) -> Awaitable[None]:
         return network.spawn(hosts[number], opening)  # type: ignore[arg-type]
 
-    async def main() -> list[Throughput]:
+    async def main() -> dict[str, Values]:
         people = await open_participants([f"{host}:4000" for host in hosts], run_on, TopicConfig())
         for host in hosts:
             network.slow(host, SLOWNESS)
@@ -397,10 +358,10 @@ def run_virtual(participants: int, messages: int, seed: int = 1) -> list[Through
         def datagrams() -> int:
             return network.stats.sent
 
-        return [
-            await measure(people, "reliable", messages, "virtual", datagrams, now),
-            await measure(people, "best-effort", messages, "virtual", datagrams, now, pace),
-        ]
+        return {
+            "reliable": await measure(people, "reliable", messages, datagrams, now),
+            "best-effort": await measure(people, "best-effort", messages, datagrams, now, pace),
+        }
 
     return network.run(main())
 
@@ -410,12 +371,12 @@ ONE_CORE = TopicConfig(BroadcastConfig(patience=60.0))
 holds it looks after it; among 100 that would be far more work than to bring it to them."""
 
 
-def run_on_sockets(participants: int, messages: int) -> list[Throughput]:
+def run_on_sockets(participants: int, messages: int) -> dict[str, Values]:
     """Reliable, then unreliable, in the same topic."""
     return loops.run(_run_on_sockets(participants, messages))
 
 
-async def _run_on_sockets(participants: int, messages: int) -> list[Throughput]:
+async def _run_on_sockets(participants: int, messages: int) -> dict[str, Values]:
     async def here(number: int, opening: Awaitable[None]) -> None:
         await opening
 
@@ -427,10 +388,12 @@ async def _run_on_sockets(participants: int, messages: int) -> list[Throughput]:
                 person.runtime.metrics.counter("datagrams_sent", "").value for person in people
             )
 
-        results = [
-            await measure(people, "reliable", messages, "sockets", datagrams, time.process_time),
-            await measure(people, "best-effort", messages, "sockets", datagrams, time.process_time),
-        ]
+        results = {
+            "reliable": await measure(people, "reliable", messages, datagrams, time.process_time),
+            "best-effort": await measure(
+                people, "best-effort", messages, datagrams, time.process_time
+            ),
+        }
     finally:
         for person in people:
             await person.close()

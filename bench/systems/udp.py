@@ -14,7 +14,6 @@ from multiprocessing.connection import Connection
 import asyncio_dgram
 
 from bench.systems.work import Effort, Tally, Work, orders, publish_all, report_is_due
-from overlay import loops
 
 MOST_WINDOW = 128
 BUFFER_BYTES = 150_000
@@ -27,12 +26,8 @@ def window_of(size: int) -> int:
     return max(4, min(MOST_WINDOW, BUFFER_BYTES // (2 * size + 768)))
 
 
-def subscriber(pipe: Connection) -> None:
+async def subscriber(pipe: Connection) -> None:
     """Answers with its port, then "ready" and a report for each work."""
-    loops.run(_subscribe(pipe))
-
-
-async def _subscribe(pipe: Connection) -> None:
     stream = await asyncio_dgram.bind((HOST, 0))
     pipe.send(stream.sockname[1])
     with contextlib.closing(stream):
@@ -58,11 +53,6 @@ async def _receive(pipe: Connection, stream: asyncio_dgram.DatagramServer, work:
     pipe.send(tally.report(8 * acknowledgements))
 
 
-def publisher(pipe: Connection, ports: list[int]) -> None:
-    """Answers when it is ready to send to the subscribers' ports, then with a report for each work."""
-    loops.run(_publish(pipe, ports))
-
-
 class _Window:
     """How far the slowest subscriber is behind, and when it has caught up."""
 
@@ -84,7 +74,8 @@ class _Window:
             await self._changed.wait()
 
 
-async def _publish(pipe: Connection, ports: list[int]) -> None:
+async def publisher(pipe: Connection, ports: list[int]) -> None:
+    """Answers when it is ready to send to the subscribers' ports, then with a report for each work."""
     stream = await asyncio_dgram.bind((HOST, 0))
     pipe.send("ready")
     with contextlib.closing(stream):

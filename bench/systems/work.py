@@ -4,6 +4,7 @@ report."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import struct
 import time
 from collections.abc import (
@@ -173,33 +174,32 @@ class Effort:
         )
 
 
-async def publish_all(work: Work, publish: Callable[[bytes], Awaitable[object]]) -> None:
-    """Publish the work's events, the n-th not before its time."""
-    events = Events(work.bytes)
+def _pauses(work: Work) -> Iterator[float]:
+    """Seconds to wait before each event, so that the n-th is not published before its time."""
     if work.rate is None:
-        for _ in range(work.events):
-            await publish(events.new())
+        yield from itertools.repeat(0.0, work.events)
         return
     began = time.monotonic()
     for number in range(work.events):
         early = began + number / work.rate - time.monotonic()
-        if early > 0:
-            await asyncio.sleep(max(early, TURN_SECONDS))
+        yield max(early, TURN_SECONDS) if early > 0 else 0.0
+
+
+async def publish_all(work: Work, publish: Callable[[bytes], Awaitable[object]]) -> None:
+    """Publish the work's events, at its rate."""
+    events = Events(work.bytes)
+    for pause in _pauses(work):
+        if pause:
+            await asyncio.sleep(pause)
         await publish(events.new())
 
 
 def publish_blocking(work: Work, publish: Callable[[bytes], object]) -> None:
     """Publish all events of a work, as `publish_all` does, for a system whose calls block."""
     events = Events(work.bytes)
-    if work.rate is None:
-        for _ in range(work.events):
-            publish(events.new())
-        return
-    began = time.monotonic()
-    for number in range(work.events):
-        early = began + number / work.rate - time.monotonic()
-        if early > 0:
-            time.sleep(max(early, TURN_SECONDS))
+    for pause in _pauses(work):
+        if pause:
+            time.sleep(pause)
         publish(events.new())
 
 

@@ -11,16 +11,14 @@ import argparse
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
 import asyncio_dgram
 
-from bench.players import Players
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
-from overlay import loops
+from bench.players import Players, Role
+from bench.workloads.workload import Option, Row, RowTable, Workload, column, rows_of
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact
 from overlay.identity import Identity
@@ -74,10 +72,6 @@ class Count:
         return ChannelOutcome(self.messages, seconds, time.process_time() - self._processor)
 
 
-Receiver = Callable[[Connection, int], None]
-Sender = Callable[[Connection, Any, int, float], None]
-
-
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """Takes about half a minute."""
     seconds, rounds = options.seconds, options.rounds
@@ -92,24 +86,22 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         (f"channel, datagrams of {LOOPBACK_DATAGRAM:,}", large),
     ):
         cost = outcome.processor / outcome.messages * 1e6
-        for metric, value, unit in (
-            ("rate", outcome.rate, "messages/s"),
-            ("cpu", cost, "us/message"),
-            ("against asyncio-dgram", outcome.rate / plain.rate, "x"),
-            ("against blocking sockets", outcome.rate / blocking.rate, "x"),
-        ):
-            yield Row("channels", {"way": way}, metric, value, unit)
+        metrics = {
+            "rate": (outcome.rate, "messages/s"),
+            "cpu": (cost, "us/message"),
+            "against asyncio-dgram": (outcome.rate / plain.rate, "x"),
+            "against blocking sockets": (outcome.rate / blocking.rate, "x"),
+        }
+        yield from rows_of("channels", {"way": way}, metrics)
 
 
-def _best(
-    receive: Receiver, send: Sender, datagram: int, seconds: float, rounds: int
-) -> ChannelOutcome:
+def _best(receive: Role, send: Role, datagram: int, seconds: float, rounds: int) -> ChannelOutcome:
     """The fastest round: the others were disturbed."""
     races = [_race(receive, send, datagram, seconds) for _ in range(rounds)]
     return max(races, key=lambda outcome: outcome.rate)
 
 
-def _race(receive: Receiver, send: Sender, datagram: int, seconds: float) -> ChannelOutcome:
+def _race(receive: Role, send: Role, datagram: int, seconds: float) -> ChannelOutcome:
     with Players() as players:
         receiver = players.start(receive, datagram)
         players.start(send, receiver.answer(), datagram, seconds)
@@ -150,30 +142,24 @@ def _announce_end(place: tuple[str, int]) -> None:
 # asyncio-dgram.
 
 
-def _receive_plain(parent: Connection, _: int) -> None:
-    async def main() -> None:
-        stream = await asyncio_dgram.bind((HOST, 0))
-        parent.send(stream.sockname)
-        count = Count()
-        while not count.take((await stream.recv())[0]):
-            pass
-        parent.send(count.outcome())
-        stream.close()
-
-    loops.run(main())
+async def _receive_plain(parent: Connection, _: int) -> None:
+    stream = await asyncio_dgram.bind((HOST, 0))
+    parent.send(stream.sockname)
+    count = Count()
+    while not count.take((await stream.recv())[0]):
+        pass
+    parent.send(count.outcome())
+    stream.close()
 
 
-def _send_plain(pipe: Connection, place: tuple[str, int], _: int, seconds: float) -> None:
-    async def main() -> None:
-        stream = await asyncio_dgram.connect(place)
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            for _turn in range(SENDS_A_TURN):
-                await stream.send(MESSAGE)
-            await asyncio.sleep(0)
-        stream.close()
-
-    loops.run(main())
+async def _send_plain(pipe: Connection, place: tuple[str, int], _: int, seconds: float) -> None:
+    stream = await asyncio_dgram.connect(place)
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        for _turn in range(SENDS_A_TURN):
+            await stream.send(MESSAGE)
+        await asyncio.sleep(0)
+    stream.close()
     _announce_end(place)
 
 
@@ -186,42 +172,36 @@ async def _open_channels(datagram: int) -> tuple[Endpoint, Channels]:
     return endpoint, Channels(endpoint, ChannelConfig())
 
 
-def _receive_by_channel(parent: Connection, datagram: int) -> None:
-    async def main() -> None:
-        endpoint, channels = await _open_channels(datagram)
-        count = Count()
-        end = asyncio.Event()
+async def _receive_by_channel(parent: Connection, datagram: int) -> None:
+    endpoint, channels = await _open_channels(datagram)
+    count = Count()
+    end = asyncio.Event()
 
-        def receive(sender: Contact, message: Buffer) -> None:
-            if count.take(bytes(message)):
-                end.set()
+    def receive(sender: Contact, message: Buffer) -> None:
+        if count.take(bytes(message)):
+            end.set()
 
-        channels.on_message(receive)
-        parent.send(endpoint.contact)
-        await end.wait()
-        parent.send(count.outcome())
-        await asyncio.sleep(0.1)  # for the last acknowledgement
-        await channels.close()
-        await endpoint.close()
-
-    loops.run(main())
+    channels.on_message(receive)
+    parent.send(endpoint.contact)
+    await end.wait()
+    parent.send(count.outcome())
+    await asyncio.sleep(0.1)  # for the last acknowledgement
+    await channels.close()
+    await endpoint.close()
 
 
-def _send_by_channel(pipe: Connection, place: Contact, datagram: int, seconds: float) -> None:
-    async def main() -> None:
-        endpoint, channels = await _open_channels(datagram)
-        channel = channels.to(place)
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            for _turn in range(SENDS_A_TURN):
-                await channel.send(MESSAGE)
-        await channel.drained()
-        await channel.send(END)
-        await channel.drained()
-        await channels.close()
-        await endpoint.close()
-
-    loops.run(main())
+async def _send_by_channel(pipe: Connection, place: Contact, datagram: int, seconds: float) -> None:
+    endpoint, channels = await _open_channels(datagram)
+    channel = channels.to(place)
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        for _turn in range(SENDS_A_TURN):
+            await channel.send(MESSAGE)
+    await channel.drained()
+    await channel.send(END)
+    await channel.drained()
+    await channels.close()
+    await endpoint.close()
 
 
 WORKLOAD = Workload(

@@ -25,7 +25,15 @@ from kademlia.crawling import NodeSpiderCrawl
 from kademlia.network import Server
 from kademlia.node import Node
 
-from bench.workloads.workload import Option, Row, RowTable, Workload, column, quantile
+from bench.workloads.workload import (
+    Option,
+    Row,
+    RowTable,
+    Workload,
+    column,
+    quantile,
+    rows_of,
+)
 from overlay import Overlay
 from overlay.contact import Address, PeerId
 from overlay.dht import Dht, DhtConfig
@@ -225,14 +233,14 @@ def _lookups() -> Iterator[Row]:
         ("the dead are known", ours.once_known, stock.once_known),
     ):
         (p50, p99), (stock_p50, stock_p99) = _quantiles(mine), _quantiles(theirs)
-        for metric, value, unit in (
-            ("p50", 1e3 * p50, "ms"),
-            ("p99", 1e3 * p99, "ms"),
-            ("stock p50", 1e3 * stock_p50, "ms"),
-            ("stock p99", 1e3 * stock_p99, "ms"),
-            ("faster than stock", stock_p50 / p50, "x"),
-        ):
-            yield Row("dht", {"when": when, "nodes": NODES}, metric, value, unit)
+        metrics = {
+            "p50": (1e3 * p50, "ms"),
+            "p99": (1e3 * p99, "ms"),
+            "stock p50": (1e3 * stock_p50, "ms"),
+            "stock p99": (1e3 * stock_p99, "ms"),
+            "faster than stock": (stock_p50 / p50, "x"),
+        }
+        yield from rows_of("dht", {"when": when, "nodes": NODES}, metrics)
     settings: dict[str, Any] = {"when": "all live", "nodes": NODES}
     yield Row("dht", settings, "work", 1e3 * ours.work / LOOKUPS, "ms/lookup")
     yield Row("dht", settings, "stock work", 1e3 * stock.work / LOOKUPS, "ms/lookup")

@@ -12,21 +12,20 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.players import Player, Players
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
-from overlay import loops
+from bench.workloads.workload import Option, Row, RowTable, Values, Workload, column, rows_of
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.runtime import Runtime
 from overlay.transport.config import EndpointConfig
 from overlay.transport.endpoint import Endpoint
+from pubsub.attach import open_runtime
+from pubsub.config import NodeConfig
 from pubsub.distributors import (
     ClientConfig,
     Distributor,
@@ -35,7 +34,6 @@ from pubsub.distributors import (
     Subscriber,
 )
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.light_client import runtime_config
 from pubsub.distributors.messages import ClientAction, ClientRequest
 from pubsub.distributors.protocol.distributor import DistributorCore
 
@@ -43,40 +41,24 @@ PATIENCE = 900.0
 """Seconds: a busy machine takes its time to start thousands of subscribers."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What is measured."""
-
-    subscribers: int = 5000
-    crowds: int = 2
-    """Processes that the subscribers share."""
-    events: int = 100
-    bytes: int = 256
-    """Bytes of an event."""
-    datagram_size: int = 1400
-    """Bytes of a distributor's datagrams."""
-    secondaries: int = 2
-    """Distributors that are left when the first is killed."""
-
-
-def measure(setting: Setting) -> dict[str, tuple[float, str]]:
+def measure(subscribers: int, options: argparse.Namespace) -> Values:
     """One run; the processes are gone when it returns."""
     with Players() as players:
-        first, contacts = _distributors(setting, players)
-        _say(f"{1 + setting.secondaries} distributors run")
+        first, contacts = _distributors(options, players)
+        _say(f"{1 + options.secondaries} distributors run")
         before = first.resident_bytes()
-        share = setting.subscribers // setting.crowds
-        crowds = [players.start(crowd, contacts, share) for _ in range(setting.crowds)]
+        share = subscribers // options.crowds
+        crowds = [players.start(crowd, contacts, share) for _ in range(options.crowds)]
         for one in crowds:
             one.answer(PATIENCE)
-        _say(f"{share * setting.crowds} subscribers are connected")
+        _say(f"{share * options.crowds} subscribers are connected")
         subscribed, cpu, datagrams = _status(first)
         bytes_each = (first.resident_bytes() - before) / max(subscribed, 1)
         source = players.start(publisher, contacts)
         source.answer(PATIENCE)
         for one in crowds:
-            one.tell(("receive", setting.events))
-        source.tell((setting.events, setting.bytes))
+            one.tell(("receive", options.events))
+        source.tell((options.events, options.bytes))
         began = source.answer(PATIENCE)
         received = [one.answer(PATIENCE) for one in crowds]
         _, cpu_after, datagrams_after = _status(first)
@@ -88,9 +70,9 @@ def measure(setting: Setting) -> dict[str, tuple[float, str]]:
             "subscribers": (subscribed, "subscribers"),
             "resident": (bytes_each, "bytes/subscriber"),
             "arrived": (arrived, "events"),
-            "delivered": (arrived / (setting.events * share * setting.crowds), "share"),
+            "delivered": (arrived / (options.events * share * options.crowds), "share"),
             "deliveries": (arrived / seconds, "1/s"),
-            "events": (setting.events / seconds, "1/s"),
+            "events": (options.events / seconds, "1/s"),
             "cpu": ((cpu_after - cpu) / max(arrived, 1) * 1e6, "us/delivery"),
             "datagrams": ((datagrams_after - datagrams) / max(arrived, 1), "datagrams/delivery"),
             "moved": (len(moved), "subscribers"),
@@ -99,12 +81,12 @@ def measure(setting: Setting) -> dict[str, tuple[float, str]]:
         }
 
 
-def _distributors(setting: Setting, players: Players) -> tuple[Player, list[bytes]]:
-    first = players.start(distributor, None, setting.datagram_size)
+def _distributors(options: argparse.Namespace, players: Players) -> tuple[Player, list[Contact]]:
+    first = players.start(distributor, None, options.datagram_size)
     contact, address = first.answer(PATIENCE)
     contacts = [contact]
-    for _ in range(setting.secondaries):
-        other = players.start(distributor, address, setting.datagram_size)
+    for _ in range(options.secondaries):
+        other = players.start(distributor, address, options.datagram_size)
         contacts.append(other.answer(PATIENCE)[0])
     return first, contacts
 
@@ -144,7 +126,7 @@ def bytes_each_channel(count: int) -> float:
 
 
 async def _subscribers(count: int) -> float:
-    runtime = await Runtime.open(runtime_config("127.0.0.1:0", (), False, None))
+    runtime = await open_runtime(NodeConfig(listen="127.0.0.1:0"), Metrics())
     async with runtime:
         core = DistributorCore(
             runtime.context("channel"),
@@ -198,14 +180,10 @@ def _traced() -> int:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
-    names = ("crowds", "events", "bytes", "datagram_size", "secondaries")
-    own = {name: getattr(options, name) for name in names}
     for subscribers in options.subscribers:
-        setting = Setting(subscribers=subscribers, **own)
-        settings: dict[str, Any] = {"clients": subscribers, "bytes": setting.bytes}
+        settings: dict[str, Any] = {"clients": subscribers, "bytes": options.bytes}
         for number in range(options.runs):
-            for metric, (value, unit) in measure(setting).items():
-                yield Row("distributors", settings, metric, value, unit, number)
+            yield from rows_of("distributors", settings, measure(subscribers, options), number)
     for subscribers in options.subscribers:
         for what, count in (
             ("a subscriber, counted object by object", bytes_each_subscriber),
@@ -214,7 +192,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             yield Row("distributors", {"what": what}, "memory", count(subscribers), "bytes")
 
 
-_DEFAULT = Setting()
 WORKLOAD = Workload(
     "distributors",
     "Distributors",
@@ -222,12 +199,12 @@ WORKLOAD = Workload(
     "killed, and the "
     "subscribers move to others.",
     (
-        Option("subscribers", [_DEFAULT.subscribers], "numbers of subscribers", quick=[500]),
-        Option("crowds", _DEFAULT.crowds, "processes that the subscribers share"),
-        Option("events", _DEFAULT.events, "events that each of them gets", quick=50),
-        Option("bytes", _DEFAULT.bytes, "bytes of an event's data"),
-        Option("datagram_size", _DEFAULT.datagram_size, "bytes of a distributor's datagrams"),
-        Option("secondaries", _DEFAULT.secondaries, "distributors that are left at the end"),
+        Option("subscribers", [5000], "numbers of subscribers", quick=[500]),
+        Option("crowds", 2, "processes that the subscribers share"),
+        Option("events", 100, "events that each of them gets", quick=50),
+        Option("bytes", 256, "bytes of an event's data"),
+        Option("datagram_size", 1400, "bytes of a distributor's datagrams"),
+        Option("secondaries", 2, "distributors that are left at the end"),
         Option("runs", 1, "runs, each with its own processes"),
     ),
     run,
@@ -275,15 +252,11 @@ PATIENT = ClientConfig(connect_within=10.0)
 """So that all of them get the first distributor, however slow the machine is while they start."""
 
 
-def distributor(pipe: Connection, bootstrap: str | None, datagram: int) -> None:
-    loops.run(_distribute(pipe, bootstrap, datagram))
-
-
-async def _distribute(pipe: Connection, bootstrap: str | None, datagram: int) -> None:
+async def distributor(pipe: Connection, bootstrap: str | None, datagram: int) -> None:
     settings: dict[str, Any] = {"bootstrap": [bootstrap]} if bootstrap else {}
     async with Distributor([SERVICE], datagram_size=datagram, **settings) as one:
         await one.ready()
-        pipe.send((one.contact.packed(), str(one.address)))
+        pipe.send((one.contact, str(one.address)))
         while await asyncio.to_thread(pipe.recv) is not None:
             subscribers = one.status()["services"][SERVICE]["subscribers"]
             pipe.send((subscribers, time.process_time(), one.metrics.as_dict()))
@@ -300,11 +273,7 @@ class FirstThenAll:
         return self.contacts if self.names_all else self.contacts[:1]
 
 
-def crowd(pipe: Connection, contacts: list[bytes], count: int) -> None:
-    loops.run(_subscribe(pipe, [Contact.unpack(one) for one in contacts], count))
-
-
-async def _subscribe(pipe: Connection, contacts: list[Contact], count: int) -> None:
+async def crowd(pipe: Connection, contacts: list[Contact], count: int) -> None:
     async with AsyncExitStack() as stack:
         limit = asyncio.Semaphore(START_AT_ONCE)
         finder = FirstThenAll(contacts)
@@ -361,11 +330,7 @@ async def _move(
     return list(moved.values())
 
 
-def publisher(pipe: Connection, contacts: list[bytes]) -> None:
-    loops.run(_publish(pipe, [Contact.unpack(one) for one in contacts]))
-
-
-async def _publish(pipe: Connection, contacts: list[Contact]) -> None:
+async def publisher(pipe: Connection, contacts: list[Contact]) -> None:
     async with Publisher(finder=FirstThenAll(contacts)) as one:
         await one.create(SERVICE)
         pipe.send("ready")

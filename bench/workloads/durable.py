@@ -18,9 +18,19 @@ from typing import Any, Protocol, get_args
 from bench.players import Player, Players
 from bench.servers import NotInstalled
 from bench.systems import durable
-from bench.systems.durable import DURABLE_PEERS, DurablePeer, Kind, play
+from bench.systems.durable import DURABLE_PEERS, DurablePeer, Kind
 from bench.systems.work import Published, Received, Work, reports
-from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Workload, column, quantile
+from bench.workloads.workload import (
+    LEFT_OUT,
+    Option,
+    Row,
+    RowTable,
+    Values,
+    Workload,
+    column,
+    quantile,
+    rows_of,
+)
 
 START_SECONDS = 90.0
 WORK_SECONDS = 300.0
@@ -69,10 +79,10 @@ class ServerCrew:
     def reader(self, number: int) -> Player:
         # A name of its own for each: what another run's reader was given does not count for this one.
         name = f"reader-{number}-{time.monotonic_ns()}"
-        return self._players.start(play, self._peer.read, self._server.port, name)
+        return self._players.start(self._peer.read, self._server.port, name)
 
     def publisher(self) -> Player:
-        return self._players.start(play, self._peer.publish, self._server.port, "publisher")
+        return self._players.start(self._peer.publish, self._server.port, "publisher")
 
     def keeper_seconds(self) -> float:
         seconds: float = self._server.processor_seconds()
@@ -91,13 +101,13 @@ def archived(players: Players, store: str) -> Iterator[tuple[Player, str]]:
         keeper.end()
 
 
-def deliver(crew: Crew, subscribers: int, events: int, rate: float) -> dict[str, tuple[float, str]]:
+def deliver(crew: Crew, subscribers: int, events: int, rate: float) -> Values:
     """At full speed to the subscribers, then at a steady rate for their delay; the metrics."""
     readers = [crew.reader(number) for number in range(subscribers)]
     for reader in readers:
         reader.answer(START_SECONDS)
     publisher: Player | None = None
-    metrics: dict[str, tuple[float, str]] = {}
+    metrics: Values = {}
     try:
         for work in (Work(events), Work(max(int(STEADY_SECONDS * rate), 1), rate=rate)):
             for reader in readers:
@@ -121,9 +131,7 @@ def deliver(crew: Crew, subscribers: int, events: int, rate: float) -> dict[str,
     return metrics
 
 
-def _rates(
-    published: Published, received: list[Received], keeper: float
-) -> dict[str, tuple[float, str]]:
+def _rates(published: Published, received: list[Received], keeper: float) -> Values:
     seconds = max(one.last_at for one in received) - min(one.first_at for one in received)
     delivered = sum(one.events for one in received)
     cpu = published.cpu + keeper + sum(one.cpu for one in received)
@@ -135,7 +143,7 @@ def _rates(
     }
 
 
-def _delays(received: list[Received]) -> dict[str, tuple[float, str]]:
+def _delays(received: list[Received]) -> Values:
     ordered = sorted(itertools.chain.from_iterable(one.latencies for one in received))
     return {
         "p50": (1e3 * quantile(ordered, 0.5), "ms"),
@@ -189,8 +197,8 @@ def _camcast(
             crew = NodeCrew(players, keeper, address, kind)
             metrics = deliver(crew, subscribers, options.events, options.rate)
             what = kind if kind == "best effort" else f"durable, {kind}"
-            settings = {"subscribers": subscribers, "system": what, "store": store}
-            yield from _rows(settings, metrics, number)
+            settings: dict[str, Any] = {"subscribers": subscribers, "system": what, "store": store}
+            yield from rows_of("durable", settings, metrics, number)
 
 
 def _beside(
@@ -207,14 +215,7 @@ def _beside(
             crew = ServerCrew(players, peer, server)
             metrics = deliver(crew, subscribers, options.events, options.rate)
             settings = {"subscribers": subscribers, "system": name, "store": None}
-            yield from _rows(settings, metrics, number)
-
-
-def _rows(
-    settings: dict[str, Any], metrics: dict[str, tuple[float, str]], number: int
-) -> Iterator[Row]:
-    for metric, (value, unit) in metrics.items():
-        yield Row("durable", settings, metric, value, unit, network=number)
+            yield from rows_of("durable", settings, metrics, number)
 
 
 _lost: Callable[[Any], bool] = lambda rows: any(  # noqa: E731

@@ -27,6 +27,7 @@ from bench.workloads.workload import (
     Option,
     Row,
     RowTable,
+    Values,
     Workload,
     column,
     quantile,
@@ -195,7 +196,7 @@ def work_once(found: Company, work: Work) -> Outcome:
     return Outcome(published, received, found.server_seconds() - before, load)
 
 
-def throughput(outcome: Outcome, size: int) -> dict[str, tuple[float, str]]:
+def throughput(outcome: Outcome, size: int) -> Values:
     """The metrics of a work at full speed, with their units."""
     received = sum(report.events for report in outcome.received)
     seconds = max(report.last_at for report in outcome.received) - outcome.published.began_at
@@ -216,7 +217,7 @@ def throughput(outcome: Outcome, size: int) -> dict[str, tuple[float, str]]:
     return found
 
 
-def delay(outcome: Outcome) -> dict[str, tuple[float, str]]:
+def delay(outcome: Outcome) -> Values:
     """The metrics of a work at a steady rate."""
     ordered = sorted(itertools.chain.from_iterable(r.latencies for r in outcome.received))
     return {
@@ -266,7 +267,7 @@ def _speed(options: argparse.Namespace) -> Iterator[Row]:
     absent: set[str] = set()
     for size, subscribers in itertools.product(options.bytes, options.subscribers):
         for number in range(options.runs):
-            measured: list[tuple[Way, dict[str, tuple[float, str]]]] = []
+            measured: list[tuple[Way, Values]] = []
             for way in ways(options):
                 if way.system in absent:
                     continue
@@ -286,9 +287,7 @@ def _speed(options: argparse.Namespace) -> Iterator[Row]:
                 yield from _rows(own, metrics, number)
 
 
-def _rows(
-    settings: dict[str, Any], metrics: dict[str, tuple[float, str]], number: int
-) -> Iterator[Row]:
+def _rows(settings: dict[str, Any], metrics: Values, number: int) -> Iterator[Row]:
     for metric, (value, unit) in metrics.items():
         note = ""
         if metric == "delivered" and value < 1:
@@ -301,9 +300,7 @@ def events_for(events: int, size: int) -> int:
     return max(1, min(events, MOST_BYTES // size))
 
 
-def _measure(
-    way: Way, subscribers: int, size: int, options: argparse.Namespace
-) -> dict[str, tuple[float, str]]:
+def _measure(way: Way, subscribers: int, size: int, options: argparse.Namespace) -> Values:
     """A fan-out with processes of its own: at full speed, then at a steady rate."""
     with company(way, subscribers) as found:
         events = events_for(options.events, size)
@@ -328,8 +325,8 @@ def _profile(
 
 
 def ratios(
-    measured: Sequence[tuple[Way, dict[str, tuple[float, str]]]],
-) -> Iterator[tuple[dict[str, Any], dict[str, tuple[float, str]]]]:
+    measured: Sequence[tuple[Way, Values]],
+) -> Iterator[tuple[dict[str, Any], Values]]:
     """What nodes did as multiples of what each other system did in the same run, with their settings."""
     others = [(way.system, metrics) for way, metrics in measured if not way.is_camcast]
     for way, metrics in measured:

@@ -5,7 +5,10 @@ genuine datagrams that were recorded and come again from elsewhere, the same wit
 a network with a key, openings of sessions by members. The second one is of a publisher and a subscriber in
 one process over UDP, while another process sends hostile datagrams from one socket of the same host: in turns
 to a socket that nobody reads, and to the subscriber. So what the flooder itself takes of the processors is in
-both rates, and their quotient is what the flood does to the node.
+both rates, and their quotient is what the flood does to the node: the median of those of all rounds. Rates of
+a second scatter by a tenth on a machine that does nothing else, and by more on others; the quotient of the
+processor time that the two nodes take for an event scatters by hundredths, and leaves out what the kernel
+does for the flooder. The third table is of many nodes that start at once, in one process.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ A_TURN = 200
 """Datagrams that are handed over before the node has a turn."""
 HOSTILE_HOST = "127.0.0.66"
 KINDS = ("random bytes", "recorded", "altered", "openings of members")
+JOIN_PATIENCE = 300.0
+"""Seconds that nodes which start at once are waited for."""
 PART_SECONDS = 1.0
 """Of honest traffic beside a flood of somebody else, beside one of the node, and right after it."""
 ALL_KINDS = "all"
@@ -87,14 +92,17 @@ class Victim:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    async def rate(self, seconds: float) -> float:
-        """Events that are published and delivered in a second, as fast as that goes."""
+    async def rate(self, seconds: float) -> tuple[float, float]:
+        """Events that are published and delivered in a second, as fast as that goes; and in a second of this
+        process's processor time."""
         end = time.perf_counter() + seconds
-        began, before = time.perf_counter(), self.delivered
+        began, before, spent = time.perf_counter(), self.delivered, time.process_time()
         while time.perf_counter() < end:
             await self.friend.publish(TOPIC, b"x" * 50)
             await asyncio.sleep(0)
-        return (self.delivered - before) / (time.perf_counter() - began)
+        delivered = self.delivered - before
+        spent = time.process_time() - spent
+        return delivered / (time.perf_counter() - began), delivered / spent
 
 
 def hostile(kind: str, recorded: list[bytes], chance: random.Random) -> list[bytes]:
@@ -127,6 +135,8 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             yield from hand_over(is_sealed, kind, options)
     for is_sealed in (True, False):
         yield from _rates(is_sealed, options)
+    for is_sealed in (True, False):
+        yield from asyncio.run(_start_together(is_sealed, options.nodes))
 
 
 def hand_over(is_sealed: bool, kind: str, options: argparse.Namespace) -> list[Row]:
@@ -177,28 +187,44 @@ def _rates(is_sealed: bool, options: argparse.Namespace) -> Iterator[Row]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
         nobody.bind(("127.0.0.1", 0))
         for kind, pool in pools.items():
-            elsewhere: list[float] = []
-            beside: list[float] = []
-            after: list[float] = []
-            flooded: list[float] = []
-            for _ in range(options.rounds):
-                here.send("measure")
-                _flood(pool, nobody.getsockname(), options.rate)
-                elsewhere.append(here.recv())
-                here.send("measure")
-                flooded.append(_flood(pool, address, options.rate))
-                beside.append(here.recv())
-                here.send("measure")
-                after.append(here.recv())
-            usual = statistics.median(elsewhere)
+            rounds = [
+                _round(here, pool, nobody.getsockname(), address, options)
+                for _ in range(options.rounds)
+            ]
             settings = {"network": _named(is_sealed), "kind": kind, "rate": options.rate}
-            yield Row("floods", settings, "flooded", statistics.median(flooded))
-            yield Row("floods", settings, "usual", usual)
-            yield Row("floods", settings, "share", statistics.median(beside) / usual)
-            yield Row("floods", settings, "least share", min(beside) / usual)
-            yield Row("floods", settings, "share after", min(after) / usual)
+            for name in rounds[0]:
+                values = [one[name] for one in rounds]
+                middle = min(values) if name == "share after" else statistics.median(values)
+                yield Row("floods", settings, name, middle)
+                if name == "share":
+                    yield Row("floods", settings, "least share", min(values))
     here.send("end")
     process.join(10)
+
+
+def _round(
+    here: Connection,
+    pool: list[bytes],
+    nobody: tuple[str, int],
+    address: tuple[str, int],
+    options: argparse.Namespace,
+) -> dict[str, float]:
+    """A part beside a flood of somebody else, one beside a flood of the node, and one beside none."""
+    here.send("measure")
+    _flood(pool, nobody, options.rate)
+    usual, usual_a_second = here.recv()
+    here.send("measure")
+    flooded = _flood(pool, address, options.rate)
+    rate, a_second = here.recv()
+    here.send("measure")
+    after, _ = here.recv()
+    return {
+        "flooded": flooded,
+        "usual": usual,
+        "share": rate / usual,
+        "share of time": a_second / usual_a_second,
+        "share after": after / usual,
+    }
 
 
 def _flood(pool: list[bytes], address: tuple[str, int], rate: int) -> float:
@@ -229,6 +255,29 @@ def _serve(pipe: Connection, is_sealed: bool) -> None:
     asyncio.run(live())
 
 
+async def _start_together(is_sealed: bool, count: int) -> list[Row]:
+    """Nodes that start at once and name one that runs; each subscribes to one topic."""
+    keys = [KEY] if is_sealed else []
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(Node(keys=keys))
+
+        async def start() -> Node:
+            node = Node(keys=keys, bootstrap=[str(first.address)], join_timeout=JOIN_PATIENCE)
+            await stack.enter_async_context(node)
+            await stack.enter_async_context(node.subscribe(TOPIC))
+            return node
+
+        began, spent = time.perf_counter(), time.process_time()
+        nodes = await asyncio.gather(*(start() for _ in range(count)))
+        figures = {
+            "joined in": time.perf_counter() - began,
+            "joined cpu": time.process_time() - spent,
+            "sessions": sum(len(n.status()["protection"]["sessions"]) for n in nodes) / count,
+        }
+    settings: dict[str, str | int] = {"network": _named(is_sealed), "nodes": count}
+    return [Row("floods", settings, name, value) for name, value in figures.items()]
+
+
 def _memory() -> float:
     """MB that this process has had at most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -251,6 +300,7 @@ WORKLOAD = Workload(
             "of a second each beside somebody else's flood, one here, and none",
             quick=1,
         ),
+        Option("nodes", 100, "that start at once", quick=20),
         Option("seed", 1, "of the datagrams"),
     ),
     run,
@@ -275,7 +325,18 @@ WORKLOAD = Workload(
                 column("events/s, flood elsewhere", "{:,.0f}", "usual"),
                 column("share of it, flooded", "{:.2f}", "share"),
                 column("at worst", "{:.2f}", "least share"),
+                column("share by processor time", "{:.2f}", "share of time"),
                 column("right after, at worst", "{:.2f}", "share after"),
+            ),
+        ),
+        RowTable(
+            "together",
+            "Nodes that start at once, in one process",
+            {"network": "network", "nodes": "nodes"},
+            (
+                column("s until all are in", "{:.1f}", "joined in"),
+                column("CPU s", "{:.1f}", "joined cpu"),
+                column("sessions of a node", "{:.0f}", "sessions"),
             ),
         ),
     ),

@@ -36,6 +36,13 @@ class Provenance:
     command: str
     """What remakes the rows."""
 
+    def __str__(self) -> str:
+        commit = f"commit {self.commit} of " if self.commit else ""
+        return (
+            f"`{self.command}` ({commit}{self.started[:10]}); {self.machine}, Python {self.python}, "
+            f"load {self.load:g} before the run."
+        )
+
 
 def provenance(command: str) -> Provenance:
     """The provenance of a run that starts now on this machine."""

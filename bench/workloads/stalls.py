@@ -20,7 +20,6 @@ from bench.players import Player, Players
 from bench.systems.nodes import TOPIC, NodeSetting, node_of
 from bench.systems.work import Events
 from bench.workloads.workload import Row, RowTable, column
-from overlay import loops
 
 BIN_SECONDS = 0.1
 START_SECONDS = 90.0
@@ -71,12 +70,8 @@ class Bins:
             self.counts[place] += count
 
 
-def publisher(pipe: Connection, setting: NodeSetting, first: str) -> None:
+async def publisher(pipe: Connection, setting: NodeSetting, first: str) -> None:
     """Answers when its first event is published, then with its bins to a `Watch`."""
-    loops.run(_publish(pipe, setting, first))
-
-
-async def _publish(pipe: Connection, setting: NodeSetting, first: str) -> None:
     async with node_of(setting, first) as node:
         await node.publish(TOPIC, b"")
         await asyncio.sleep(setting.settling)
@@ -102,15 +97,11 @@ async def _until(moment: float) -> None:
     await asyncio.sleep(max(0.0, moment - time.monotonic()))
 
 
-def subscriber(pipe: Connection, setting: NodeSetting, first: str | None, reads: bool) -> None:
-    """Answers with its address, then with its bins to a `Watch`; unless it `reads`, it stops to in
-    between."""
-    loops.run(_subscribe(pipe, setting, first, reads))
-
-
-async def _subscribe(
+async def subscriber(
     pipe: Connection, setting: NodeSetting, first: str | None, reads: bool
 ) -> None:
+    """Answers with its address, then with its bins to a `Watch`; unless it `reads`, it stops to in
+    between."""
     queue = QUEUE if reads else UNREAD_QUEUE
     async with node_of(setting, first) as node, node.subscribe(TOPIC, queue=queue) as events:
         pipe.send(str(node.address))

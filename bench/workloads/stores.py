@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bench.servers import (
     JetStreamClient,
@@ -164,12 +165,8 @@ def _contenders(directory: Path) -> dict[str, Callable[[ExitStack], Contender]]:
     def postgresql(stack: ExitStack) -> Contender:
         return store(stack, stack.enter_context(PostgresqlServer()).new_address())
 
-    def redis_always(stack: ExitStack) -> Contender:
-        server = stack.enter_context(RedisServer("always"))
-        return PeerContender(server, RedisClient(server.port, BODY))
-
-    def redis_everysec(stack: ExitStack) -> Contender:
-        server = stack.enter_context(RedisServer("everysec"))
+    def redis(stack: ExitStack, sync: Literal["always", "everysec"]) -> Contender:
+        server = stack.enter_context(RedisServer(sync))
         return PeerContender(server, RedisClient(server.port, BODY))
 
     def jetstream(stack: ExitStack) -> Contender:
@@ -180,8 +177,8 @@ def _contenders(directory: Path) -> dict[str, Callable[[ExitStack], Contender]]:
         "sqlite": lambda stack: store(stack, f"sqlite:///{directory}/events.db"),
         "append files": lambda stack: store(stack, f"file://{directory}/log"),
         "postgresql": postgresql,
-        "redis streams, a sync for each answer": redis_always,
-        "redis streams, a sync a second": redis_everysec,
+        "redis streams, a sync for each answer": lambda stack: redis(stack, "always"),
+        "redis streams, a sync a second": lambda stack: redis(stack, "everysec"),
         "jetstream, a sync every two minutes": jetstream,
     }
 

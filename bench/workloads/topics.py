@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Setting, Workload, column, rows_of
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,33 +42,16 @@ def _throughput(network: str, participants: int) -> Iterator[Row]:
     from bench.systems.topics import run_on_sockets, run_virtual
 
     measure = run_virtual if network == "virtual" else run_on_sockets
-    for found in measure(participants, messages_for(participants)):
-        settings: dict[str, Any] = {
-            "network": network,
-            "participants": participants,
-            "semantics": found.semantics,
-        }
-        for metric, value, unit in (
-            ("rate", found.rate, "messages/s"),
-            ("delivered", found.delivered, "share"),
-            ("datagrams", found.datagrams, "datagrams/receiver"),
-            ("duplicates", found.duplicates, "copies/delivery"),
-        ):
-            yield Row("topics", settings, metric, value, unit)
+    for semantics, found in measure(participants, messages_for(participants)).items():
+        settings: dict[str, Setting] = {"network": network, "participants": participants}
+        yield from rows_of("topics", settings | {"semantics": semantics}, found)
 
 
 def _matrix(participants: int) -> Iterator[Row]:
     from bench.systems.topics import measure_matrix
 
-    for cost in measure_matrix(participants):
-        settings: dict[str, Any] = {"participants": participants, "event": cost.event}
-        for metric, value, unit in (
-            ("messages", cost.messages, "messages"),
-            ("kilobytes", cost.kilobytes, "kB"),
-            ("work", cost.milliseconds, "ms"),
-            ("stable after", cost.seconds, "s"),
-        ):
-            yield Row("topics", settings, metric, value, unit)
+    for event, cost in measure_matrix(participants).items():
+        yield from rows_of("topics", {"participants": participants, "event": event}, cost)
 
 
 def pictures(rows: Sequence[Row]) -> Mapping[str, str]:

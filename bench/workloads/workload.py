@@ -45,6 +45,21 @@ class Row:
         return ", ".join(map(str, self.settings.values())) or self.experiment
 
 
+Values = dict[str, tuple[float, str]]
+"""Values with their units, by metric."""
+
+
+def rows_of(
+    experiment: str,
+    settings: Mapping[str, Setting],
+    values: Values,
+    network: int | None = None,
+) -> Iterator[Row]:
+    """A row for each metric of one experiment."""
+    for metric, (value, unit) in values.items():
+        yield Row(experiment, settings, metric, value, unit, network)
+
+
 @dataclass(frozen=True)
 class Option:
     """One option of a workload's command line; its name is that of the setting."""

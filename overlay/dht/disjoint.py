@@ -4,7 +4,10 @@ An ordinary lookup ends when the nearest nodes that it was told of have answered
 each other so end each lookup that meets enough of them, though others are nearer. Here each peer is asked on
 one path only. The first path begins as an ordinary lookup does; each other one begins at one contact, drawn
 by chance from the whole table, and at the next one while nobody has answered. What each path found is told
-apart: a path that hostile nodes have taken over says nothing of what the others found.
+apart: a path that hostile nodes have taken over says nothing of what the others found. Nor does it keep a
+peer from them by naming it at a wrong address: a peer belongs to the path on which it has answered, and
+before that only the address that was asked does. Only who has answered is found: those who are merely named
+may have been invented.
 
 It costs as many lookups as there are paths. So it is for keys that somebody seems to crowd.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from overlay.contact import Contact, PeerId
 from overlay.dht.lookup import NodeLookup, Surroundings
@@ -32,21 +36,21 @@ class DisjointLookup:
         self,
         parts: Surroundings,
         target: Target,
-        exact: int,
-        wide: int,
+        count: int,
         done: Callable[[list[list[Contact]]], None],
     ) -> None:
+        """`count`: nodes that each path looks for."""
         self._done = done
         self._found: dict[int, list[Contact]] = {}
-        self._asked_on: dict[PeerId, int] = {}
+        claims = _Claims({}, {})
         known = parts.contacts.closest(target, KNOWN)
         self._paths: list[_Path] = []
         for number in range(parts.config.disjoint_paths):
             starts: Sequence[RoutedPeer] = ()
             if number:
                 starts = parts.context.random.sample(known, min(STARTS, len(known)))
-            path = _Path(parts, target, exact, wide, partial(self._ended, number))
-            path.share(self._asked_on, number, starts)
+            path = _Path(parts, target, count, count, partial(self._ended, number))
+            path.share(claims, number, starts)
             self._paths.append(path)
 
     def start(self) -> None:
@@ -63,12 +67,19 @@ class DisjointLookup:
             self._done([self._found[each] for each in range(len(self._paths))])
 
 
+class _Claims(NamedTuple):
+    """Which path has whom, for all paths."""
+
+    asked_on: dict[Contact, int]
+    answered_on: dict[PeerId, int]
+
+
 class _Path(NodeLookup):
     """One of the paths: asks nobody whom another one has asked."""
 
-    def share(self, asked_on: dict[PeerId, int], number: int, starts: Sequence[RoutedPeer]) -> None:
-        """`asked_on`: on which path each peer is asked, for all paths. No `starts`: begin at the nearest."""
-        self._asked_on = asked_on
+    def share(self, claims: _Claims, number: int, starts: Sequence[RoutedPeer]) -> None:
+        """No `starts`: begin at the nearest."""
+        self._claims = claims
         self._number = number
         self._starts = list(starts)
         self._begins_near = not starts
@@ -85,4 +96,12 @@ class _Path(NodeLookup):
         return False
 
     def _may_ask(self, peer: RoutedPeer) -> bool:
-        return self._asked_on.setdefault(peer.id, self._number) == self._number
+        asked_on, answered_on = self._claims
+        return (
+            answered_on.get(peer.id, self._number) == self._number
+            and asked_on.setdefault(peer.contact, self._number) == self._number
+        )
+
+    def _take_contacts(self, introducer: RoutedPeer, named: bytes) -> None:
+        self._claims.answered_on.setdefault(introducer.id, self._number)
+        super()._take_contacts(introducer, named)

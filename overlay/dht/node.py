@@ -208,12 +208,12 @@ class DhtNode:
         return lookup
 
     def apart(
-        self, key: PeerId, exact: int, wide: int, done: Callable[[list[list[Contact]]], None]
+        self, key: PeerId, count: int, done: Callable[[list[list[Contact]]], None]
     ) -> DisjointLookup:
-        """What each of several paths that share no node finds around `key`, as `around` does on one."""
+        """The `count` live nodes closest to `key` that each of several paths finds, which share no node."""
         place = Target(key)
         self.contacts.table.used(place)
-        lookup = DisjointLookup(self._parts, place, exact, wide, done)
+        lookup = DisjointLookup(self._parts, place, count, done)
         lookup.start()
         return lookup
 

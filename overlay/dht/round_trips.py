@@ -32,6 +32,9 @@ LEAST_TIMEOUT = 0.03
 LEAST_MARGIN = 0.02
 """Seconds above the expected round trip, however steady it is."""
 
+FIRST_MARGIN = 0.1
+"""The same at first: how steady round trips are shows only when peers answer a second time."""
+
 MOST_TIMEOUT = 2.0
 """Seconds."""
 
@@ -60,16 +63,20 @@ class RoundTrips:
         self._ways: OrderedDict[Address, float] = OrderedDict()
         self._typical_way = Smoothed()
         self._queueing = Smoothed()
+        self._queueing.smoothed, self._queueing.variation = 0.0, FIRST_MARGIN / 4
         self._loss = FIRST_LOSS
         self._loss_weight = 1 / 4
 
     def measured(self, address: Address, seconds: float, lost: int) -> None:
         """A reply came `seconds` after its request was sent; `lost` sendings before had no reply."""
         ways = self._ways
-        way = ways.get(address, seconds)
-        longer = seconds - way
-        self._queueing.sample(longer if longer > 0.0 else 0.0)
-        way = way + longer / 8 if longer > 0.0 else seconds
+        way = ways.get(address)
+        if way is None:  # the first reply of a peer does not tell how long it was in queues
+            way = seconds
+        else:
+            longer = seconds - way
+            self._queueing.sample(longer if longer > 0.0 else 0.0)
+            way = way + longer / 8 if longer > 0.0 else seconds
         ways[address] = way
         ways.move_to_end(address)
         if len(ways) > PEERS:

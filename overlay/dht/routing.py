@@ -174,8 +174,8 @@ class Contacts:
         self.own = peer_of(context.contact)
         self.table = RoutingTable(self.own, config.k, context.now)
         self.failures = FailureMemory(config.dead_for, config.distrusted_for)
-        self.lost: OrderedDict[Contact, None] = OrderedDict()
-        """Contacts that were found dead, the one lost longest ago first."""
+        self.lost: OrderedDict[Contact, float] = OrderedDict()
+        """Contacts that were found dead, and when; the one lost longest ago first."""
         self._last_heard: OrderedDict[PeerId, float] = OrderedDict()
         """The one heard longest ago first; all contacts of the table, its spare ones, and some that were."""
         self._probing: dict[Contact, Call] = {}
@@ -235,7 +235,7 @@ class Contacts:
             self._probe(peer.contact)
         else:
             self._remove(peer, "dead")
-            remember(self.lost, peer.contact, None, LOST_CONTACTS)
+            remember(self.lost, peer.contact, self._clock(), LOST_CONTACTS)
             self._check_others()
 
     def excused(self, call: Call, peer: RoutedPeer) -> None:

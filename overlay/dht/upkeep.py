@@ -39,6 +39,10 @@ ATTEMPTS_FOR_THE_SILENT = 3
 AFTER_A_RETURN = 0.5
 """Seconds from the first lost contact that answers to the round in which the network is explored again."""
 
+SEEKING_PART, LONGEST_SEEKING = 1 / 4, 20.0
+"""From one question to a dead contact to the next, at least: as a part of the time since the last contact
+died, and in seconds, whichever is less. After a mass crash the traffic so comes to rest."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -186,6 +190,8 @@ class DhtUpkeep:
         self._save = save
         self._context = node.context
         self._next_save = self._context.now() + config.save_interval
+        self._sought = self._context.now()
+        """When a dead contact was asked last."""
         self._is_rejoining = False
         self._timer: Timer | None = None
         self._round: Steps[None] | None = None
@@ -262,8 +268,11 @@ class DhtUpkeep:
             self.save()
 
     async def _look_for_the_lost(self) -> None:
-        contacts = self._node.contacts
-        if contacts.lost:
+        contacts, now = self._node.contacts, self._context.now()
+        last_lost = next(reversed(contacts.lost.values()), now)
+        pause = min(SEEKING_PART * (now - last_lost), LONGEST_SEEKING)
+        if contacts.lost and now - self._sought >= pause:
+            self._sought = now
             # Once, not several times: nearly all of these are dead, and the next round tries another one.
             lost = self._context.random.choice(list(contacts.lost))
             await answer_to(partial(self._node.ping, lost, tries=1))

@@ -23,9 +23,9 @@ class Peers(Protocol):
         ...
 
     def apart(
-        self, key: PeerId, exact: int, wide: int, done: Callable[[list[list[Contact]]], None]
+        self, key: PeerId, count: int, done: Callable[[list[list[Contact]]], None]
     ) -> Cancellable:
-        """What each of several paths that share no node finds around `key`."""
+        """The `count` live nodes closest to `key` that each of several paths finds, which share no node."""
         ...
 
     def ask(

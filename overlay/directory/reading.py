@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from overlay.contact import Contact
@@ -58,8 +58,7 @@ class ShardReader:
 
     async def read(self, shard: Shard, salt: int, want: int) -> ShardView | None:
         """What is believed of the shard, with about `want` contacts; None when no replica answers."""
-        walk = await self._walk(shard, salt, want, is_content)
-        return await self._view(shard, salt, want, walk)
+        return await self._view(shard, salt, want, await self._walk(shard, salt, want))
 
     async def enter(self, root: Shard, salt: int, want: int) -> tuple[list[int], ShardView | None]:
         """How deep the members of a topic live, in the opinion of two nodes near its root; else the root.
@@ -70,11 +69,8 @@ class ShardReader:
         hints = await self._look_around(around, salt, want)
         if hints:
             return hints, None
-        walk = await self._walk(
-            root, salt, want, lambda ws: is_content(ws) or bool(_hints(ws)), around
-        )
-        hints = _hints(walk.witnesses)
-        return hints, None if hints else await self._view(root, salt, want, walk)
+        walk = await self._walk(root, salt, want, around)
+        return [], await self._view(root, salt, want, walk)
 
     async def _view(self, shard: Shard, salt: int, want: int, walk: _Walk) -> ShardView | None:
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, 0)
@@ -121,7 +117,6 @@ class ShardReader:
         shard: Shard,
         salt: int,
         want: int,
-        enough: Callable[[Sequence[Witness]], bool],
         around: _Walk | None = None,
     ) -> _Walk:
         """Ask nodes near the shard, and those that they name, until it is enough or the nearest are asked.
@@ -136,12 +131,13 @@ class ShardReader:
         while len(walk.asked) < _FARTHEST * count:
             left = walk.left()
             # Where there are fewer nodes than replicas, all are asked: many may have come at once.
-            if not left or (enough(walk.witnesses) and len(walk.nearest) == count):
+            if not left or (is_content(walk.witnesses) and len(walk.nearest) == count):
                 break
-            # One that does not hold the shard still names those who do.
-            several = known or walk.witnesses
-            some = how_many(walk.witnesses, len(left)) if several else 1
-            chosen = self._peers.context.random.sample(left, some)
+            if known or any(witness.knows for witness in walk.witnesses):
+                some = how_many(walk.witnesses, len(left))
+                chosen = self._peers.context.random.sample(left, some)
+            else:  # on the way: the nearest names those who hold the shard, unless it is gone
+                chosen = left[: 1 + len(walk.asked) - len(walk.witnesses)]
             answers = await together([self._ask(shard, node, query) for node in chosen])
             for node, witness in zip(chosen, answers, strict=True):
                 walk.take(node, witness)
@@ -271,10 +267,3 @@ class _Walk:
         else:
             self.witnesses.append(witness)
             self._met |= dict.fromkeys(witness.near)
-
-
-def _hints(witnesses: Sequence[Witness]) -> list[int]:
-    """How deep the members live, if two and most of those who know the topic say that they live deeper."""
-    hints = [witness.hint for witness in witnesses if witness.below]
-    knowing = sum(witness.knows for witness in witnesses)
-    return hints if len(hints) >= 2 and 2 * len(hints) > knowing else []

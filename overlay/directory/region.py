@@ -9,8 +9,9 @@ honest holders of the root, and do not displace them.
 Where the nodes that a lookup of the key finds do not reach beyond the region, a crowd is all that one sees
 from there. So the region is looked at from its *cells*, eight parts of the same size: a lookup of a
 place in each, and at most as many nodes of each. Each lookup goes on paths that share no node (see
-`overlay.dht.disjoint`): those who name nobody but each other end their own path only. Who wants to hide the
-honest nodes has to crowd every cell.
+`overlay.dht.disjoint`): those who name nobody but each other end their own path only. One path that shows
+nobody but a crowd is enough to look at the cells: those who have taken over another path may show nodes far
+away there. Who wants to hide the honest nodes has to crowd every cell.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
@@ -72,20 +74,27 @@ class Regions:
         return found
 
     async def _found_around(self, key: int, width: int) -> tuple[Contact, ...]:
-        replicas = self._config.replicas
-        known = await self._look(key)
-        inside = sum(_number(node.id) ^ key < width for node in known)
-        if len(known) < self._config.root_replicas or inside <= len(known) - replicas:
-            return tuple(known[: max(2 * replicas, inside)])
+        expected = 2 * self._config.replicas
+
+        def outside(nodes: Sequence[Contact]) -> int:
+            return sum(_number(node.id) ^ key >= width for node in nodes)
+
+        paths = await self._look(key)
+        known = _in_order(paths, key)
+        # Others may be shown by a crowd that has taken over a path: so one path with a crowd alone is enough.
+        is_full = any(
+            len(path) >= expected and all(_number(node.id) ^ key < width // 4 for node in path)
+            for path in paths
+        )
+        if len(known) < expected or (outside(known) >= self._config.replicas and not is_full):
+            return tuple(known[: max(expected, len(known) - outside(known))])
         return await self._in_cells(key, min(width.bit_length(), _ID_BITS), known)
 
-    async def _look(self, place: int) -> list[Contact]:
-        """The nodes around a place that any of the paths to it has found, closest first."""
-        few, many = self._config.replicas, self._config.root_replicas
+    async def _look(self, place: int) -> list[list[Contact]]:
+        """The nodes around a place that each of the paths to it has found."""
         peer_id = PeerId(place.to_bytes(_ID_BITS // 8, "big"))
-        found = await answer_to(partial(self._peers.apart, peer_id, few, many))
-        all_found = dict.fromkeys(contact for path in found for contact in path)
-        return sorted(all_found, key=lambda contact: _number(contact.id) ^ place)
+        count = 2 * self._config.replicas
+        return await answer_to(partial(self._peers.apart, peer_id, count))
 
     def _spacing(self, key: int) -> float | None:
         """How far apart nodes are, seen around this node's own id, which nobody else chose; None if it
@@ -105,15 +114,20 @@ class Regions:
     async def _in_cells(self, key: int, bits: int, known: Sequence[Contact]) -> tuple[Contact, ...]:
         """The nodes that are found in each cell of the region of all ids that differ in the last `bits`."""
         shift = bits - _CELL_BITS
-        lookups = [self._look(key ^ cell << shift) for cell in range(1, 1 << _CELL_BITS)]
+        places = [key ^ cell << shift for cell in range(1, 1 << _CELL_BITS)]
+        looks = await together([self._look(place) for place in places])
+        found = [_in_order(paths, place) for paths, place in zip(looks, places, strict=True)]
         in_cell: dict[int, list[Contact]] = {}
-        for contact in dict.fromkeys(
-            [*known, *(c for found in await together(lookups) for c in found)]
-        ):
+        for contact in dict.fromkeys(chain(known, *found)):
             cell = (_number(contact.id) ^ key) >> shift
             if cell < 1 << _CELL_BITS:
                 in_cell.setdefault(cell, []).append(contact)
         return tuple(node for nodes in in_cell.values() for node in _by_turns(nodes))
+
+
+def _in_order(paths: Sequence[Sequence[Contact]], place: int) -> list[Contact]:
+    """What all paths to a place have found, closest first."""
+    return sorted(set(chain(*paths)), key=lambda contact: _number(contact.id) ^ place)
 
 
 def _are_crowded(nearest: Sequence[Contact], key: int, a_node: float) -> bool:

@@ -1,6 +1,6 @@
 """Draw members uniformly: distinct, and every live member as likely as any other.
 
-A draw takes a random point, reads its path, and takes a few members of it: three on average, in proportion
+A draw takes a random point, reads its path, and takes a few members of it: five on average, in proportion
 to the path's weight over the size of the topic, rounded up or down by chance. So each member has the same
 chance in every draw; and as members sit at points by chance, those of one path have no more in common than
 others. The points of a size that was just counted are drawn first: they are spaced evenly from a random one
@@ -28,7 +28,7 @@ CEILING = 4.0
 _FIRST_POINTS = 2
 """Points of the first draws: they also tell the size of the topic, and the first one how deep it is."""
 
-_OF_A_PATH = 3
+_OF_A_PATH = 5
 """Members that one draw takes on average: every path that is read costs two or three questions."""
 
 _BATCH = 32

@@ -20,21 +20,17 @@ for crashed. Two members that disagree about being neighbours agree again within
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
-from overlay.errors import UsageError
+from overlay.membership.config import HyParViewConfig
 from overlay.membership.interface import MembershipListener, TopicDirectory
 from overlay.membership.member import Member
 from overlay.membership.scamp.census import Census
 from overlay.metrics import Metrics
 from overlay.wire import message
-
-MOST_NEIGHBOURS = 64
-"""The most members of an active view, whatever a peer makes the community's size look like."""
 
 CONTACTS = 3
 """How many contacts are asked of the directory at a time."""
@@ -44,85 +40,6 @@ TRIES = 2
 
 LONGEST_RETRY_SECONDS = 60.0
 """A process without a neighbour goes back to the directory at doubling intervals, up to this."""
-
-
-@dataclass(frozen=True, slots=True)
-class HyParViewConfig:
-    """One community's HyParView; every member should run the same. Times are seconds."""
-
-    c: float = 5.0
-    """An active view has floor(ln N + c) members. 0 or more."""
-
-    passive_factor: int = 6
-    """A passive view has at most passive_factor * floor(ln N + c) members. At least 1."""
-
-    active_walk: int = 6
-    """Steps of the walk that forwards a join (ARWL in the paper). 1 to 32."""
-
-    passive_walk: int = 3
-    """The member that many steps before the end of the walk takes the newcomer into its passive view (PRWL).
-    0 to `active_walk`."""
-
-    shuffle_seconds: float = 20.0
-    """Each member begins one shuffle this often."""
-
-    shuffled_active: int = 3
-    """Neighbours in a shuffle. 0 to 16."""
-
-    shuffled_passive: int = 4
-    """Members of the passive view in a shuffle. 0 to 16."""
-
-    keep_seconds: float = 3.0
-    """Each member asks one neighbour for a sign of life this often: 2 / keep_seconds messages a second and
-    member, whatever the views' sizes."""
-
-    patience: int = 4
-    """Questions to one neighbour without an answer, in a row, before it is taken for dead. At least 1."""
-
-    answer_seconds: float = 2.0
-    """How long an answer is waited for before somebody else is asked."""
-
-    settle_seconds: float = 1.0
-    """How long a newcomer with one neighbour waits for more before it says it has joined."""
-
-    shortest_visit_seconds: float = 60.0
-    """The least time between two visits of one member to the directory. In a community of N it is 4 N seconds
-    between this and `longest_visit_seconds`: so somebody visits every four seconds or more often."""
-
-    longest_visit_seconds: float = 900.0
-    """The most time between two visits."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.c < math.inf:
-            raise UsageError(f"c must be 0 or more, not {self.c}")
-        for name, least, most in (
-            ("passive_factor", 1, 64),
-            ("active_walk", 1, 32),
-            ("passive_walk", 0, self.active_walk),
-            ("shuffled_active", 0, 16),
-            ("shuffled_passive", 0, 16),
-            ("patience", 1, 1000),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise UsageError(f"{name} must be {least} to {most}, not {getattr(self, name)}")
-        for name in ("shuffle_seconds", "keep_seconds", "answer_seconds", "shortest_visit_seconds"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UsageError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
-        if not 0 <= self.settle_seconds < math.inf:
-            raise UsageError(f"settle_seconds must be 0 or more, not {self.settle_seconds}")
-        if not self.shortest_visit_seconds <= self.longest_visit_seconds < math.inf:
-            raise UsageError(
-                "longest_visit_seconds must be shortest_visit_seconds or more, not "
-                f"{self.longest_visit_seconds}"
-            )
-
-    def neighbours(self, size: float) -> int:
-        """How many neighbours a member of a community of `size` wants."""
-        return max(1, min(math.floor(math.log(max(size, 1.0)) + self.c), MOST_NEIGHBOURS))
-
-    def visit_seconds(self, size: float) -> float:
-        """The most seconds from one visit to the directory to the next."""
-        return min(max(4 * size, self.shortest_visit_seconds), self.longest_visit_seconds)
 
 
 @message(0xA0)

@@ -8,16 +8,13 @@ HyParView takes either. After this, nothing knows which service runs (CAMCAST, s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Literal
 
 from overlay.context import Context
-from overlay.membership.hyparview import HyParViewConfig, HyParViewMembership
+from overlay.membership.config import MembershipConfig
 from overlay.membership.interface import Membership, MembershipListener, TopicDirectory
-from overlay.membership.scamp.community import ScampConfig
-from overlay.membership.scamp.service import ScampMembership
-from overlay.membership.structured.drawing import StructuredConfig
-from overlay.membership.structured.service import StructuredMembership
 from overlay.metrics import Metrics
 
 ModeName = Literal["unstructured", "semi-structured", "structured", "hyparview"]
@@ -25,31 +22,11 @@ Contacts = Literal["gateways", "dht", "either"]
 
 
 @dataclass(frozen=True, slots=True)
-class MembershipConfig:
-    """The parameters of whichever service runs."""
-
-    scamp: ScampConfig = field(default_factory=ScampConfig)
-    """Settings of the unstructured and the semi-structured mode."""
-
-    structured: StructuredConfig = field(default_factory=StructuredConfig)
-    """Settings of the structured mode."""
-
-    hyparview: HyParViewConfig = field(default_factory=HyParViewConfig)
-    """Settings of the mode HyParView."""
-
-    balance: bool = True
-    """True: members see to it that enough others hold them, newcomers are taken into tables at once, and
-    SCAMP takes a census. False: the rule as published, nothing but SCAMP's subscriptions, leases and
-    heartbeats, or tables drawn from the overlay and drawn again at an interval, or HyParView without visits
-    to the directory. Each member decides for itself, so all of a network should have the same."""
-
-
-@dataclass(frozen=True, slots=True)
 class Mode:
     """One way to keep topic tables."""
 
-    service: Callable[..., Membership]
-    """The class of the service."""
+    service: str
+    """The module and the class of the service, which is loaded when it is first used."""
 
     part: Literal["scamp", "structured", "hyparview"]
     """Which part of `MembershipConfig` is its configuration."""
@@ -65,11 +42,15 @@ class Mode:
         return self.contacts == "dht" or (self.contacts == "either" and not has_gateways)
 
 
+_SCAMP = "overlay.membership.scamp.service:ScampMembership"
+_STRUCTURED = "overlay.membership.structured.service:StructuredMembership"
+_HYPARVIEW = "overlay.membership.hyparview:HyParViewMembership"
+
 MODES: Mapping[ModeName, Mode] = {
-    "unstructured": Mode(ScampMembership, "scamp", contacts="gateways"),
-    "semi-structured": Mode(ScampMembership, "scamp", contacts="dht"),
-    "structured": Mode(StructuredMembership, "structured", contacts="dht", samples=True),
-    "hyparview": Mode(HyParViewMembership, "hyparview", contacts="either"),
+    "unstructured": Mode(_SCAMP, "scamp", contacts="gateways"),
+    "semi-structured": Mode(_SCAMP, "scamp", contacts="dht"),
+    "structured": Mode(_STRUCTURED, "structured", contacts="dht", samples=True),
+    "hyparview": Mode(_HYPARVIEW, "hyparview", contacts="either"),
 }
 
 
@@ -86,4 +67,6 @@ def make_membership(
     config = config or MembershipConfig()
     chosen = MODES[mode]
     part, balance = getattr(config, chosen.part), config.balance
-    return chosen.service(topic, context, directory, listener, part, metrics, balance=balance)
+    module, _, name = chosen.service.partition(":")
+    service: Callable[..., Membership] = getattr(import_module(module), name)
+    return service(topic, context, directory, listener, part, metrics, balance=balance)

@@ -1,9 +1,10 @@
 """Whose openings are answered: everybody's while there are few, and under load those of proven addresses.
 
-An answer costs about half a millisecond of processor and a place among the half-open sessions. Who
-sends many openings, of its own or recorded ones of others, could so keep a node busy. Above a rate the node
-therefore replies with a cookie, a MAC of the sender's address under a secret that changes, and keeps nothing:
-only who receives at the address can go on, and each block of addresses gets a share.
+An answer costs about a quarter of a millisecond of processor and a place among the half-open sessions. Who
+sends many openings, of its own or recorded ones of others, could so keep a node busy. Above a rate, and to
+all of a block of addresses that floods the node, it therefore replies with a cookie, a MAC of the sender's
+address under a secret that changes, and keeps nothing: only who receives at the address can go on, and each
+block of addresses gets a share.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ class Admission:
         self._secrets = [random.randbytes(32)] * 2
         self._changed_at: float | None = None
 
-    def admits(self, opening: bytes, source: tuple[str, int], now: float) -> str:
-        """`yes`; `prove` when a cookie is asked for first; `limit` when the block has had its share."""
+    def admits(self, opening: bytes, source: tuple[str, int], now: float, is_flooding: bool) -> str:
+        """`yes`; `prove` when a cookie is asked for first; `limit` when the block has had its share.
+
+        `is_flooding`: the sender's block floods this node; each of its addresses proves itself."""
         self._begin_second(now)
-        if self._answers >= self._limit:
+        if is_flooding or self._answers >= self._limit:
             if not any(proves(opening, self._cookie(s, source)) for s in self._current(now)):
                 return "prove"
             block = block_of(source[0])

@@ -19,7 +19,6 @@ anew. A holder of the network key that sees a session's datagrams can make its e
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -34,10 +33,10 @@ from overlay.session.admission import Admission
 from overlay.session.config import SessionConfig
 from overlay.session.network_key import NetworkKey, ring_of
 from overlay.session.noise import IXPSK0, Handshake, HandshakeError
-from overlay.session.opening import LONGEST_WAIT, PROLOGUE, Opening, proven_payload
+from overlay.session.opening import LONGEST_WAIT, PROLOGUE, Opening, Openings, proven_payload
 from overlay.session.session import HEAD, OVERHEAD, Session
 from overlay.session.table import SessionTable, is_at
-from overlay.transport.address import block_of, sender_contact
+from overlay.transport.address import sender_contact
 from overlay.transport.frame import (
     ANSWER,
     COOKIE,
@@ -58,9 +57,6 @@ SWEEP = 5.0
 
 CROSSING = 0.25
 """Seconds: an opening from a peer that this node sent one to later than that ago has crossed it."""
-
-OF_ONE_BLOCK = 2
-"""One block of addresses has at most half of the openings: members may name peers that are not there."""
 
 FORGED_ANSWERS = 8
 """Answers with a good mac that do not fit an opening, after which it is given up."""
@@ -88,6 +84,10 @@ class SessionCarrier(Protocol):
 
     def drop(self, reason: str, frames: int) -> None:
         """Count frames that were not sent."""
+        ...
+
+    def is_flooding(self, host: str) -> bool:
+        """Whether too much of no use comes from the host's block of addresses."""
         ...
 
     def early_question(self, batch: FrameBatch) -> bytes:
@@ -123,11 +123,7 @@ class Sessions:
         self._carrier = carrier
         self._random = random
         self.table = SessionTable(config, carrier.now, lambda: self._handshakes.add("evicted"))
-        self._openings: dict[Address, Opening] = {}
-        self._openings_by_index: dict[int, Opening] = {}
-        self._openings_in: Counter[str] = Counter()
-        """Openings to each block of addresses."""
-        self._held = 0
+        self.openings = Openings(config)
         self._others: dict[int, Callable[[bytes, Source], tuple[Contact, bytes, int] | None]] = {
             OPENING: self._take_opening,
             ANSWER: self._take_answer,
@@ -158,7 +154,7 @@ class Sessions:
         for session in self.table.by_index.values():
             if session.is_confirmed and session.contact is not None:
                 yield Friend(session.contact.host, session.contact.port, session.index)
-        for index, opening in self._openings_by_index.items():
+        for index, opening in self.openings.by_index.items():
             yield Friend(opening.address.host, opening.address.port, index)
 
     def rekey(self, keys: Sequence[bytes]) -> None:
@@ -175,16 +171,16 @@ class Sessions:
                     self.table.end(session)
             elif session.key is not self._ring[0]:
                 session.is_due = True
-        for opening in list(self._openings.values()):
+        for opening in list(self.openings.by_address.values()):
             if opening.datagram and opening.key is not self._ring[0]:
-                self._openings_by_index.pop(opening.index)
+                self.openings.by_index.pop(opening.index)
                 opening.datagram = b""
                 opening.wait = self.config.retry
                 self._send_opening(opening)
 
     def close(self) -> None:
         """End everything; what waits is dropped."""
-        for opening in list(self._openings.values()):
+        for opening in list(self.openings.by_address.values()):
             self._give_up(opening, "closed")
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -210,21 +206,15 @@ class Sessions:
         if self._is_taken(to, address):
             self._carrier.drop("another_peer", frames)
             return
-        known = self._openings.get(address)
+        known = self.openings.by_address.get(address)
         opening = known or self._open(address, self._early(batches))
         if opening is None:
             self._carrier.drop("too_many_openings", frames)
             return
-        size = sum(batch.size for batch in batches)
-        limit, total = self.config.held_bytes, self.config.held_total
-        if opening.held_bytes + size > limit or self._held + size > total:
+        if not self.openings.hold(opening, to, batches):
             self._carrier.drop("no_session", frames)
-            return
-        if known is None and opening.early:
+        elif known is None and opening.early:
             opening.asked = batches[0]
-        opening.held.append((to, batches))
-        opening.held_bytes += size
-        self._held += size
 
     def _is_taken(self, to: Destination, address: Address) -> bool:
         """Whether another peer than the one that is meant answered at the address a moment ago."""
@@ -239,12 +229,10 @@ class Sessions:
 
     def _open(self, address: Address, early: bytes = b"") -> Opening | None:
         """Begin to open a session; at once, unless the peer there has just opened one itself."""
-        block, most = block_of(address.host), self.config.max_openings
-        if len(self._openings) >= most or self._openings_in[block] >= max(1, most // OF_ONE_BLOCK):
-            return None
-        self._openings_in[block] += 1
         now = self._carrier.now()
-        opening = self._openings[address] = Opening(address, now, self.config.retry, early)
+        opening = self.openings.begin(address, now, early)
+        if opening is None:
+            return None
         self._begin_sweeping()
         if self.table.is_answering(address):
             self._set_timer(opening, now)
@@ -258,7 +246,7 @@ class Sessions:
             opening.write(
                 self._new_index(), self._ring[0], self._identity, self._random.randbytes(32)
             )
-            self._openings_by_index[opening.index] = opening
+            self.openings.by_index[opening.index] = opening
         opening.sent_at = now
         self._set_timer(opening, now)
         self._carrier.transmit(opening.datagram, opening.address)
@@ -279,35 +267,18 @@ class Sessions:
             self._send_opening(opening)
 
     def _give_up(self, opening: Opening, reason: str) -> None:
-        held = self._finish(opening)
+        held = self.openings.finish(opening)
         frames = sum(batch.frames for _, batches in held for batch in batches)
         if frames:
             self._carrier.drop(reason, frames)
         if opening.doubted is not None:
             opening.doubted.is_doubted = False
 
-    def _finish(self, opening: Opening) -> list[tuple[Destination, list[FrameBatch]]]:
-        """Forget an opening; what it held."""
-        if opening.timer is not None:
-            opening.timer.cancel()
-        if self._openings.get(opening.address) is opening:
-            del self._openings[opening.address]
-            block = block_of(opening.address.host)
-            self._openings_in[block] -= 1
-            if not self._openings_in[block]:
-                del self._openings_in[block]
-        if opening.datagram:
-            self._openings_by_index.pop(opening.index, None)
-        self._held -= opening.held_bytes
-        opening.held_bytes = 0
-        held, opening.held = opening.held, []
-        return held
-
     def _renew(self, session: Session) -> None:
         session.is_due = False
         assert session.contact is not None
         address = session.dialled or session.contact.address
-        if address not in self._openings:
+        if address not in self.openings.by_address:
             self._open(address)
 
     # Receiving.
@@ -381,7 +352,8 @@ class Sessions:
                 raise Dropped("too_many_openings")
             self._carrier.transmit(known[1], contact.address)
             return
-        admitted = self._admission.admits(datagram, contact.address, now)
+        is_flooding = self._carrier.is_flooding(contact.host)
+        admitted = self._admission.admits(datagram, contact.address, now, is_flooding)
         if admitted == "prove" and not self._admission.may_reply(contact.address, now):
             admitted = "limit"
         if admitted == "limit":
@@ -418,7 +390,7 @@ class Sessions:
             peer = peer_id_of(public_key)
             if peer == self._identity.id:
                 raise Dropped("from_self")
-            own = self._openings.get(address)
+            own = self.openings.by_address.get(address)
             if own is not None and self._is_answered_first(own, peer, now):
                 raise Dropped("crossed")
             early = b""
@@ -459,7 +431,7 @@ class Sessions:
     def _take_answer(self, datagram: bytes, source: Source) -> tuple[Contact, bytes, int] | None:
         """Frames, if the answer brings one."""
         to, remote_index, message = packets.read_answer(datagram)
-        opening = self._openings_by_index.get(to)
+        opening = self.openings.by_index.get(to)
         if opening is None or opening.key is None:
             raise Dropped("unknown_session")
         if not packets.is_by(datagram, opening.key):
@@ -483,20 +455,10 @@ class Sessions:
         self.table.by_index[session.index] = session
         self._handshakes.add("opened")
         if frame and opening.asked is not None:
-            self._forget_asked(opening, opening.asked)
+            self.openings.forget_asked(opening)
         self._establish(session)
         assert session.contact is not None
         return (session.contact, frame, 0) if frame else None
-
-    def _forget_asked(self, opening: Opening, asked: FrameBatch) -> None:
-        """The question that was asked in the opening is answered, and is not sent again."""
-        for _, batches in opening.held:
-            if batches[0] is asked:
-                del batches[0]
-                opening.held_bytes -= asked.size
-                self._held -= asked.size
-                break
-        opening.held = [(to, batches) for to, batches in opening.held if batches]
 
     def _establish(self, session: Session) -> None:
         """Make a session the current one of its peer, and send what waited for it."""
@@ -521,11 +483,12 @@ class Sessions:
     def _release(self, session: Session, addresses: dict[Address, None]) -> None:
         """Let what waited for a session leave in it, and tell the peer that it is used if nothing does."""
         released: dict[Destination, list[FrameBatch]] = {}
-        for opening in list(self._openings.values()):
+        for opening in list(self.openings.by_address.values()):
             if opening.address in addresses:
                 self._settle(opening, session, released)
-            elif any(isinstance(to, Contact) and to.id == session.peer for to, _ in opening.held):
-                self._settle_part(opening, session, released)
+                continue
+            for to, batches in self.openings.take_for(opening, session.peer):
+                released.setdefault(to, []).extend(batches)
         for to, batches in released.items():
             self._carrier.release(to, batches)
         if session.is_initiator and not released:
@@ -537,7 +500,7 @@ class Sessions:
         self, opening: Opening, session: Session, released: dict[Destination, list[FrameBatch]]
     ) -> None:
         """An opening is over: there is a session with the peer at its address."""
-        for to, batches in self._finish(opening):
+        for to, batches in self.openings.finish(opening):
             if _means_another(to, session.peer):
                 self._carrier.drop("another_peer", sum(batch.frames for batch in batches))
             else:
@@ -545,22 +508,8 @@ class Sessions:
         if opening.doubted is not None and opening.doubted.peer != session.peer:
             self.table.end(opening.doubted)
 
-    def _settle_part(
-        self, opening: Opening, session: Session, released: dict[Destination, list[FrameBatch]]
-    ) -> None:
-        """What waits for the peer at another address need wait no more; the rest of it does."""
-        held, opening.held = opening.held, []
-        for to, batches in held:
-            if isinstance(to, Contact) and to.id == session.peer:
-                size = sum(batch.size for batch in batches)
-                opening.held_bytes -= size
-                self._held -= size
-                released.setdefault(to, []).extend(batches)
-            else:
-                opening.held.append((to, batches))
-
     def _take_cookie(self, datagram: bytes, source: Source) -> None:
-        opening = self._openings_by_index.get(packets.read_cookie_index(datagram))
+        opening = self.openings.by_index.get(packets.read_cookie_index(datagram))
         if opening is None:
             raise Dropped("unknown_session")
         if not opening.take_cookie(datagram):
@@ -589,7 +538,8 @@ class Sessions:
             is_at(session, contact.address) or contact.address == session.dialled
         ):
             return  # an outsider can have any member say that it does not know the session
-        opening = self._openings.get(contact.address) or self._open(contact.address)
+        known = self.openings.by_address.get(contact.address)
+        opening = known or self._open(contact.address)
         if opening is not None:
             self._handshakes.add("peer_lost_session")
             session.is_doubted = True
@@ -616,13 +566,13 @@ class Sessions:
             age = config.renew_after + (0 if session.is_initiator else config.give_up_after)
             if now - session.began_at >= age or session.sent >= config.renew_count:
                 session.is_due = True
-        if self.table.by_index or self._openings:
+        if self.table.by_index or self.openings.by_address:
             self._begin_sweeping()
 
     def _new_index(self) -> int:
         while True:
             index = self._random.getrandbits(32)
-            if index not in self.table.by_index and index not in self._openings_by_index:
+            if index not in self.table.by_index and index not in self.openings.by_index:
                 return index
 
 

@@ -27,15 +27,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from overlay.contact import Address, Contact
 from overlay.entropy import entropy
 from overlay.errors import UsageError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.session.sessions import Sessions
-from overlay.transport.address import socket_address
+from overlay.transport.address import block_of, socket_address
 from overlay.transport.config import EndpointConfig
 from overlay.transport.frame import (
     FRAME_HEAD_BYTES,
@@ -54,6 +53,9 @@ from overlay.transport.frame import (
 from overlay.transport.guard import QUESTION, RUBBISH, FloodGuard, Friend, Refusal
 from overlay.transport.udp import open_udp
 from overlay.turn import Turn
+
+if TYPE_CHECKING:
+    from overlay.session.sessions import Sessions
 
 Handler = Callable[[Contact, bytes], None]
 ViewHandler = Callable[[Contact, Buffer], None]
@@ -159,12 +161,14 @@ class Endpoint:
         self.turn = Turn()
         """Where all layers of the node gather what leaves in one turn of the loop."""
         self.now = self.turn.now
-        self.sessions: Sessions | None = (
-            Sessions(config.keys, identity, config.session, self, entropy(), metrics)
-            if config.keys
-            else None
-        )
-        """None in a network without a key."""
+        self.sessions: Sessions | None = None
+        """None in a network without a key, which need not load them."""
+        if config.keys:
+            from overlay.session.sessions import Sessions
+
+            self.sessions = Sessions(
+                config.keys, identity, config.session, self, entropy(), metrics
+            )
         self._envelope: Envelope = self.sessions or PlainEnvelope(identity.id)
         room = config.datagram_size - self._envelope.overhead
         self.max_body: int = room - FRAME_HEAD_BYTES
@@ -386,6 +390,9 @@ class Endpoint:
 
     def drop(self, reason: str, frames: int) -> None:
         self._dropped_out.add(reason, frames)
+
+    def is_flooding(self, host: str) -> bool:
+        return bool(self._guard.floods) and block_of(host) in self._guard.floods
 
     def early_question(self, batch: FrameBatch) -> bytes:
         if batch.frames != 1:

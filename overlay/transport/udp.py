@@ -32,7 +32,6 @@ from overlay.errors import NetworkError
 from overlay.metrics import CounterFamily, Metrics
 from overlay.transport.frame import MAX_DATAGRAM, MAX_TRAIN
 from overlay.transport.guard import Refusal
-from overlay.transport.kernel_filter import SO_ATTACH_FILTER, SO_DETACH_FILTER, program
 
 Receive = Callable[[bytes, tuple[Any, ...]], None]
 
@@ -177,6 +176,8 @@ class UdpTransport:
         """Have the kernel drop a flood (Linux), or nothing any more; whether it does."""
         if sys.platform != "linux":
             return False
+        from overlay.transport.kernel_filter import SO_ATTACH_FILTER, SO_DETACH_FILTER, program
+
         option, value = SO_DETACH_FILTER, struct.pack("i", 0)
         try:
             if refusal is not None:

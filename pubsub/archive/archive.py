@@ -16,12 +16,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, Unpack
 
 from overlay.contact import Address, Contact
-from overlay.context import Context, Randomness, Timer
 from overlay.entropy import entropy
 from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.finish import Finish
@@ -183,7 +181,7 @@ class Archive:
         """Send publishers and subscribers to other archives."""
         for name, topic in self.topics.items():
             self._directory.withdraw(archives_of(name))
-            self._guard(partial(topic.farewell, not self._has_failed))
+            topic.farewell(not self._has_failed)
             topic.close()
 
     def _unplug(self) -> None:
@@ -228,7 +226,7 @@ class Archive:
             replica = entropy().randbytes(REPLICA_BYTES)
             await self._writer.commit([Note(name, REPLICA, replica)])
         world = ArchiveWorld(
-            GuardedContext(self._runtime.context("channel"), self._guard),
+            self._runtime.context("channel"),
             name,
             replica,
             self._store,
@@ -314,7 +312,7 @@ class Archive:
         for name, core in list(self.topics.items()):
             for contact in await self._others(name):
                 if self._serves:
-                    self._guard(partial(core.replication.greet, contact))
+                    core.replication.greet(contact)
 
     def notes(self, topic: str, prefix: str) -> dict[str, bytes]:
         """What a service of this archive keeps beside a managed topic's events, by key."""
@@ -360,7 +358,7 @@ class Archive:
         if is_wish and (topic is None or self._has_failed):
             self._asked_to_manage(sender, message.topic)
         elif topic is not None and self._serves:
-            self._guard(partial(topic.receive, sender, message))
+            topic.receive(sender, message)
 
     def _asked_to_manage(self, sender: Contact, topic: str) -> None:
         why = self._acceptance.refusal(topic, len(self.topics) + len(self._taking_over))
@@ -396,7 +394,7 @@ class Archive:
         return self._failure is not None and self._failure.done()
 
     def _guard(self, action: Callable[[], None]) -> None:
-        """Do something that may read the store; the archive stops when the store fails at that."""
+        """Do something that may read the disk; the archive stops when the store fails at that."""
         try:
             action()
         except StoreError as error:
@@ -417,32 +415,7 @@ class Archive:
     def _forget_old(self) -> None:
         for topic in list(self.topics.values()):
             if self._serves:
-                self._guard(partial(topic.forget_old, self._retention))
-
-
-@dataclass(frozen=True)
-class GuardedContext:
-    """The context of a managed topic's cores: a timer that finds the store failed stops the archive."""
-
-    context: Context
-    guard: Callable[[Callable[[], None]], None]
-
-    @property
-    def contact(self) -> Contact:
-        return self.context.contact
-
-    @property
-    def random(self) -> Randomness:
-        return self.context.random
-
-    def now(self) -> float:
-        return self.context.now()
-
-    def send(self, to: Contact, message: object) -> None:
-        self.context.send(to, message)
-
-    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
-        return self.context.call_later(delay, partial(self.guard, action))
+                topic.forget_old(self._retention)
 
 
 def _wall_clock() -> Callable[[], float]:
@@ -470,7 +443,7 @@ def describe(store: Store, topic: ManagedTopic) -> dict[str, Any]:
             entity.name: {
                 "sync": entity.sync,
                 "done": entity.done,
-                "here": entity.session is not None,
+                "here": entity.is_served,
             }
             for entity in topic.entities.all.values()
         },

@@ -36,7 +36,7 @@ class DurableEvent(Event):
         """The application may have been given it before: it was given back (`nak`), it was in hand when the
         subscriber went away, or an archive that has failed since may have given it."""
         self.missed = missed
-        """This many sequence numbers before this event were removed by the archive's retention, unseen."""
+        """This many events before this one will not come; `on_gap` is told which."""
         self._numbered = numbered
         self._held: HeldEvent | None = None
 

@@ -14,8 +14,9 @@ are marked `redelivered`; unless the application keeps `position` together with 
 `resume`. `delivery="optimistic"`: an event comes at once, live or from the archive, in any order, not twice
 in one life.
 
-What the archive's retention removed before it was delivered is told as a `Gap`, by the archive's sequence
-numbers: to `on_gap`, in `event.missed` of the next event, and in the iteration as `gaps` says.
+What the archive's retention removed before it was delivered ("forgotten"), or no disk can read any more
+("lost"), is told as a `Gap` with its publisher and that one's numbers: to `on_gap`, in `event.missed` of the
+next event, and in the iteration as `gaps` says.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class DurableSubscription:
         self.pattern = pattern
         self.name = name
         self.missing = 0
-        """Sequence numbers that the archive's retention removed before they were delivered."""
+        """How many events the subscription was told to have missed."""
         self._gaps = gaps
         self._on_gap = on_gap
         self._node = node
@@ -373,8 +374,7 @@ class DurableSubscription:
         self._drop_all()
         self._wake()
 
-    def _gap(self, first: int, last: int) -> None:
-        gap = Gap(None, b"", first, last, "forgotten")
+    def _gap(self, gap: Gap) -> None:
         self.missing += gap.count
         self._missed += gap.count
         self._node.metrics.counter(

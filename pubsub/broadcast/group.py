@@ -24,14 +24,19 @@ opened by `group.channel(...)`, and may share sessions with others.
 With a `log`, a file of its own for each member, `iurb` outlives crashes: a member that comes back with its
 log delivers what it missed, and again what the application was not done with when it crashed, that is, the
 last message that it got from the iterator and those after it. `rb` and `urb` rely on a failure detector that
-must not be started before every process runs: by default it is started when all members have been met."""
+must not be started before every process runs: by default it is started when all members have been met.
+
+With an `authority` a group belongs to a `topic`, and whoever takes part needs the rights to publish and to
+subscribe on it: each member asks the others for these when they meet. Who is in the group stays in it, as its
+guarantees count all members: a right that ends or is taken back keeps its holder out of the next start of the
+group, and not of this one. Session keys (`keys`) prove who is who; without them a right can be borrowed."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -39,6 +44,7 @@ from typing import Any, Literal, Self
 from overlay.channel import ChannelState
 from overlay.contact import Address, Contact
 from overlay.errors import CamcastError, ClosedError, UsageError
+from overlay.identity import Identity
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.transport.config import EndpointConfig
 from overlay.wire import encode
@@ -56,7 +62,11 @@ from pubsub.broadcast.kernel import LayerChannel, LayerEvent, LayerSession, Stac
 from pubsub.broadcast.log import SqliteGroupLog
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.process import GroupHello, GroupProcess, GroupRefusal, Meeting, OnCrash
+from pubsub.config import all_bytes
+from pubsub.gate import Gate
 from pubsub.reliable.receipts import MessageReceipt, News, Wait, budget, check_wait
+from pubsub.rights import Action, Holder
+from pubsub.topic import Topic
 
 DetectorStart = Literal["when_met", "by_hand"]
 
@@ -64,6 +74,9 @@ HEADERS = 512
 """Bytes that the layers may add to a message that must fit one datagram."""
 
 DETECTOR = "perfect failure detector"
+
+TO_TAKE_PART = (Action.PUBLISH, Action.SUBSCRIBE)
+"""What a member needs the right to: all of them broadcast, and all deliver."""
 
 LINGER = 2.0
 """Seconds that closing waits for what was sent to be acknowledged."""
@@ -259,14 +272,32 @@ class Group(GroupChannel):
         runtime: Runtime | None = None,
         keys: tuple[bytes, ...] = (),
         insecure: bool = False,
+        identity: Identity | None = None,
+        topic: str | None = None,
+        authority: Iterable[bytes | str] = (),
+        rights: Iterable[bytes | str] = (),
         most_unread: int = 10_000,
     ) -> None:
         """`members`: the addresses, in the order of their ranks, the same at every member.
 
         `runtime`: one that is open, at this member's address; else it is opened, with `keys` as its ring of
         network keys (`insecure` allows a public address without), and closed at the end. `on_crash` is
-        called with the rank of a member that the failure detector declares crashed.
+        called with the rank of a member that the failure detector declares crashed. `topic`, `authority`,
+        `rights`: who may take part; `identity` is the key whose rights they are.
         """
+        self._topic = None if topic is None else Topic.of(topic).name
+        self._identity = identity
+        self._authority = all_bytes("authority", authority)
+        self._rights = all_bytes("rights", rights)
+        self._gate: Gate | None = None
+        if self._authority and self._topic is None:
+            raise UsageError(
+                "rights are rights on a topic: give topic=, the one that the group is for"
+            )
+        if self._authority and runtime is not None:
+            raise UsageError("a group with an authority opens its own runtime: leave runtime= out")
+        if (self._rights or topic is not None) and not self._authority:
+            raise UsageError("rights on a topic need the network's authority: give its public keys")
         self.addresses = [Address.of(member) for member in members]
         if not 0 <= rank < len(self.addresses):
             raise UsageError(f"rank={rank} is not one of 0 to {len(self.addresses) - 1}")
@@ -282,6 +313,7 @@ class Group(GroupChannel):
         if isinstance(qos, Stack):
             # Members with another stack are not taken in: the name has all its layers.
             name = " / ".join([stack.name, *(layer.name for layer in stack.layers)])
+        name = " on ".join(filter(None, [name, self._topic]))
         super().__init__(self, name, stack, {}, most_unread)
         self._channels: dict[GroupChannel, None] = {}
         self.crashed: list[int] = []
@@ -311,10 +343,10 @@ class Group(GroupChannel):
             self._log = SqliteGroupLog(self._log_path, owner, self._disk_failed)
             self.stack = stacks.recoverable(self._log)
         try:
-            self._runtime = self._given or await Runtime.open(self._config)
+            self._runtime = self._given or await Runtime.open(self._config, self._identity)
+            self._ask_for_rights(self._runtime)
         except BaseException:
-            if self._log is not None:
-                await self._log.close()
+            await self._close(self._runtime)
             raise
         self._open(self._runtime)
         return self
@@ -393,10 +425,32 @@ class Group(GroupChannel):
                 runtime.failure.unwatch(contact)
             for packet in (GroupPacket, GroupHello, GroupRefusal):
                 runtime.off(packet)
-            if self._given is None:
-                await runtime.close()
-            if self._log is not None:
-                await self._log.close()
+            await self._close(runtime)
+
+    async def _close(self, runtime: Runtime | None) -> None:
+        if self._gate is not None:
+            self._gate.stop()
+        if runtime is not None and self._given is None:
+            await runtime.close()
+        if self._log is not None:
+            await self._log.close()
+
+    def _ask_for_rights(self, runtime: Runtime) -> None:
+        """Meet those with both rights alone; `RightError` when this member lacks one."""
+        if self._topic is None:
+            return
+        from pubsub.attach import make_gate
+
+        topic, gate = self._topic, make_gate(runtime, self._authority, self._rights)
+        assert gate is not None, "a topic comes with an authority"
+        self._gate = gate
+
+        def takes_part(peer: Holder, hello: GroupHello | GroupRefusal) -> bool:
+            return all(peer.may(action, topic) for action in TO_TAKE_PART)
+
+        for action in TO_TAKE_PART:
+            gate.own.check(action, topic)
+        gate.require({GroupHello: takes_part, GroupRefusal: takes_part})
 
     async def _until_logged(self) -> None:
         if self._log is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from overlay.errors import UsageError
-from overlay.membership.modes import MembershipConfig
+from overlay.membership.config import MembershipConfig
 
 
 class ParameterError(UsageError):

@@ -7,6 +7,7 @@ import asyncio
 import sys
 from typing import Any
 
+from overlay.identity import Identity
 from pubsub.broadcast.group import Group, GroupError
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.stacks import NAMES, NEED_DETECTOR, ORDERS
@@ -52,6 +53,15 @@ def add_command(commands: Any) -> None:
     add_option(parser, "--maxrounds", type=int, default=6, help="of pb")
     add_option(parser, "--log", metavar="FILE", help="with iurb: come back from a crash with it")
     add_option(parser, "--key-file", metavar="FILE", help="network keys, one a line")
+    add_option(parser, "--identity", metavar="FILE", help="the key of this one; made if missing")
+    add_option(
+        parser, "--topic", help="with --authority: who may publish and subscribe there takes part"
+    )
+    for name, what in (
+        ("authority", "a public key of the network's authority"),
+        ("rights", "an own right"),
+    ):
+        add_option(parser, f"--{name}", metavar="HEX", nargs="+", many=True, default=[], help=what)
     add_flag(parser, "--insecure", help="allow a public address without a key")
     add_flag(parser, "--json", help="print JSON lines")
     parser.set_defaults(action=lambda arguments: run(talk(with_file(arguments))))
@@ -71,6 +81,10 @@ async def talk(arguments: argparse.Namespace) -> int:
         on_crash=lambda rank: print(f"process {rank} has crashed", file=sys.stderr, flush=True),
         keys=read_keys(arguments.key_file) if arguments.key_file else (),
         insecure=arguments.insecure,
+        identity=Identity.load_or_create(arguments.identity) if arguments.identity else None,
+        topic=arguments.topic,
+        authority=arguments.authority,
+        rights=arguments.rights,
     )
     async with group:
         count, qos = len(group.addresses), arguments.qos

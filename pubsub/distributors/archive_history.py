@@ -22,6 +22,7 @@ from typing import Self, TypeVar
 from pubsub.archive.errors import ArchiveError
 from pubsub.archive.store import (
     Change,
+    Drop,
     GroupCommit,
     Retention,
     Scan,
@@ -131,8 +132,8 @@ class ArchiveHistory:
             except StoreError as error:
                 self._fail(error)
                 return
-            if plan.drop is not None:
-                self._submit([plan.drop])
+            if plan.gone:
+                self._submit([Drop(topic, plan.spans)])
 
     def _plan(self, topic: str, store: Store) -> Plan:
         return Scan().plan(store, topic, self._retention, time.time())

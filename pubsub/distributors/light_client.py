@@ -5,12 +5,11 @@ A light client uses the DHT without being part of it, or does without when it is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
 
-from overlay.channel import ChannelConfig
 from overlay.contact import Address, Contact
 from overlay.errors import CamcastError, ClosedError, NetworkError, UsageError
 from overlay.futures import Futures
@@ -18,11 +17,9 @@ from overlay.identity import Identity
 from overlay.membership.interface import TopicDirectory
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
-from overlay.runtime import Runtime, RuntimeConfig
-from overlay.transport.config import EndpointConfig
-from pubsub.attach import make_gate
-from pubsub.config import LOOPBACK_DATAGRAM, USUAL_DATAGRAM
-from pubsub.data import DATA_LIMIT
+from overlay.runtime import Runtime
+from pubsub.attach import make_gate, open_runtime
+from pubsub.config import NodeConfig, NodeSettings, config_of, unknown_setting
 from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig
 from pubsub.distributors.protocol.publishing import PublishingCore
@@ -100,9 +97,6 @@ def introduce(runtime: Runtime) -> Introduction:
     return introduction
 
 
-LARGEST_MESSAGE = DATA_LIMIT + 48 * 1024
-"""Bytes: a message's data, and all that travels around it."""
-
 LOOK_AGAIN_SECONDS = 1.0
 """Until the well-known place is asked again after it named nobody."""
 
@@ -123,20 +117,26 @@ class Core(Protocol):
     refusal: str
 
 
-def runtime_config(
-    listen: str,
-    keys: tuple[bytes, ...],
-    insecure: bool,
-    advertise: str | None,
-    datagram_size: int | None = None,
-) -> RuntimeConfig:
-    """How the runtimes of light clients are set up."""
-    on_loopback = Address.parse(listen).is_loopback
-    size = datagram_size or (LOOPBACK_DATAGRAM if on_loopback else USUAL_DATAGRAM)
-    endpoint = EndpointConfig(
-        listen, keys=keys, insecure=insecure, advertise=advertise, datagram_size=size
-    )
-    return RuntimeConfig(endpoint, ChannelConfig(max_message=LARGEST_MESSAGE))
+class ClientSettings(TypedDict, total=False):
+    """Those fields of `NodeConfig` that mean something to a client with a socket of its own."""
+
+    bootstrap: Iterable[str]
+    listen: str
+    advertise: str | None
+    keys: Iterable[bytes]
+    insecure: bool
+    identity: Identity | None
+    datagram_size: int | None
+    validators: Mapping[str, Validator]
+    authority: Iterable[bytes | str]
+    rights: Iterable[bytes | str]
+
+
+def _network(settings: Mapping[str, Any]) -> NodeConfig:
+    for name in settings:
+        if name not in ClientSettings.__annotations__:
+            raise UsageError(unknown_setting(name, ClientSettings.__annotations__))
+    return config_of(cast(NodeSettings, settings))
 
 
 class Desk:
@@ -193,55 +193,42 @@ class LightClient:
     def __init__(
         self,
         *,
-        bootstrap: Sequence[str] = (),
         distributors: Sequence[str] = (),
         group: str = "main",
-        listen: str = "127.0.0.1:0",
-        advertise: str | None = None,
-        keys: tuple[bytes, ...] = (),
-        insecure: bool = False,
-        identity: Identity | None = None,
-        datagram_size: int | None = None,
         finder: DistributorFinder | None = None,
         config: ClientConfig | None = None,
         connect_timeout: float = 15.0,
         node: Node | None = None,
-        validators: Mapping[str, Validator] | None = None,
-        authority: Sequence[bytes] = (),
-        rights: Sequence[bytes] = (),
+        **settings: Unpack[ClientSettings],
     ) -> None:
         """`bootstrap`: nodes of the overlay, in whose DHT the distributors of `group` are found;
-        or else `distributors`: their addresses, or a `finder` of one's own. `listen` to `datagram_size`
-        are as in `NodeConfig`, and so are `authority` and `rights`.
+        or else `distributors`: their addresses, or a `finder` of one's own.
 
         `node`: a node that runs, which this client uses in place of a socket and an identity of its own; it
-        finds distributors in the node's directory, and asks the node's validators. `validators`: what a
-        client without a node asks of what comes (see `pubsub.validation`)."""
-        if isinstance(bootstrap, str) or isinstance(distributors, str):
-            raise UsageError("bootstrap and distributors are lists of addresses, not one")
-        if sum(map(bool, (bootstrap, distributors, finder))) != (node is None):
+        finds distributors in the node's directory, and asks the node's validators. The other settings are for
+        a client without one."""
+        if isinstance(distributors, str):
+            raise UsageError("distributors is a list of addresses, not one")
+        places = (settings.get("bootstrap"), distributors, finder)
+        if sum(map(bool, places)) != (node is None):
             raise UsageError(
                 "say where distributors are found: bootstrap=[...], distributors=[...] or node=..."
             )
-        own = (advertise, keys, insecure, identity, datagram_size, validators, authority, rights)
-        if node is not None and (any(own) or listen != "127.0.0.1:0"):
+        if node is not None and settings:
             raise UsageError("with node=... the settings are those of the node: leave others out")
         group_topic(group)
         self.config = config or ClientConfig()
         self.metrics = node.metrics if node is not None else Metrics()
-        self.validation = Validation(validators or {}, signed=False)
+        self._network = _network(settings)
+        self.validation = Validation(self._network.validators, signed=False)
         self._node = node
         self.group = group
-        self._bootstrap = list(bootstrap)
         self._addresses = [Address.of(address) for address in distributors]
-        self._identity = identity
         self._finder = finder
-        self._runtime_config = runtime_config(listen, keys, insecure, advertise, datagram_size)
         self._connect_timeout = connect_timeout
         self._runtime: Runtime | None = None
         self._desk: Desk | None = None
         self._overlay: Overlay | None = None
-        self._authority, self._rights = tuple(authority), tuple(rights)
         self._gate: Gate | None = None
         self._closed = False
         self._publishing: dict[str, PublishingCore] = {}
@@ -267,17 +254,16 @@ class LightClient:
             if attachment.gate is not None:
                 attachment.gate.require(rules_of_client(self._desk.groups))
             return self
-        runtime = self._runtime = await Runtime.open(
-            self._runtime_config, self._identity, self.metrics
-        )
+        network = self._network
+        runtime = self._runtime = await open_runtime(network, self.metrics)
         self._desk = Desk.of(runtime)
         self._desk.clients.append(self)
         try:
-            self._gate = make_gate(runtime, self._authority, self._rights)
+            self._gate = make_gate(runtime, network.authority, network.rights)
             if self._gate is not None:
                 self._gate.require(rules_of_client(self._desk.groups))
-            if self._bootstrap:
-                self._overlay = Overlay.on(runtime.endpoint, self._bootstrap, serve=False)
+            if network.bootstrap:
+                self._overlay = Overlay.on(runtime.endpoint, network.bootstrap, serve=False)
                 await self._overlay.__aenter__()
                 self._finder = DirectoryFinder(sample_of(self._overlay.service), self.group)
             elif self._addresses:

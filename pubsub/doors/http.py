@@ -28,7 +28,15 @@ from overlay.errors import CamcastError, NetworkError, UsageError
 from pubsub.data import DATA_LIMIT
 from pubsub.doors.feeds import Budget, Feed, Reader
 from pubsub.doors.openapi import OPENAPI, page
-from pubsub.doors.serving import TOKEN_NEEDED, Bodies, Tokens, certificate, is_own_page, serve
+from pubsub.doors.serving import (
+    CHALLENGE,
+    TOKEN_NEEDED,
+    Bodies,
+    Tokens,
+    certificate,
+    is_own_page,
+    serve,
+)
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.text import json_line
@@ -149,6 +157,7 @@ class HttpDoor:
                 response = _problem(403, "pages of this origin may not use the door: --origin")
             elif not self._is_allowed(request):
                 response = _problem(401, TOKEN_NEEDED)
+                response.headers.update(CHALLENGE)
             else:
                 response = await handler(request)
         except web.HTTPException as error:

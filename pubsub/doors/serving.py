@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -87,6 +88,8 @@ class Bodies:
 
 
 TOKEN_NEEDED = "a token is needed: Authorization: Bearer TOKEN"
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
+"""Headers of the answer that says so: HTTP asks for them with 401."""
 
 
 class Tokens:
@@ -108,7 +111,8 @@ class Tokens:
 
 
 def in_use(at: Address, what: str, error: OSError) -> NetworkError:
-    return NetworkError(f"{what} cannot be served on {at}: {error.strerror}; choose another port")
+    why = os.strerror(error.errno or 0).lower()  # the loops add the address to it, each in its way
+    return NetworkError(f"{what} cannot be served on {at}: {why}; choose another port")
 
 
 def certificate(file: str | Path, key: str | Path) -> ssl.SSLContext:

@@ -99,8 +99,10 @@ def readable(path: Path) -> Iterator[FileIO]:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def describe_file(path: Path, piece_size: int = PIECE_BYTES) -> tuple[Manifest, HashList]:
-    """Read a file once, and make its manifest and the checksums of its pieces."""
+def describe_file(
+    path: Path, topic: str, piece_size: int = PIECE_BYTES
+) -> tuple[Manifest, HashList]:
+    """Read a file once, and make its manifest for a topic and the checksums of its pieces."""
     whole, hashes, size = hashlib.sha256(), bytearray(), 0
     with readable(path) as file:
         while piece := _read_fully(file.fileno(), piece_size):
@@ -108,7 +110,7 @@ def describe_file(path: Path, piece_size: int = PIECE_BYTES) -> tuple[Manifest, 
             hashes += hashlib.sha256(piece).digest()
             size += len(piece)
     pieces_digest = hashlib.sha256(hashes).digest()
-    manifest = Manifest(path.name, size, piece_size, whole.digest(), pieces_digest)
+    manifest = Manifest(path.name, size, piece_size, whole.digest(), pieces_digest, topic)
     return manifest, HashList(manifest, bytes(hashes))
 
 

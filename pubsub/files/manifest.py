@@ -35,6 +35,8 @@ class Manifest:
     """The checksum of the whole content."""
     pieces_digest: bytes
     """The checksum of the checksums of all pieces, one after the other."""
+    topic: str
+    """Where it is announced: rights on this topic are rights on the file."""
 
     def __post_init__(self) -> None:
         if not is_file_name(self.name):
@@ -56,9 +58,11 @@ class Manifest:
 
     @property
     def id(self) -> bytes:
-        """Identifies the content, whatever the file's name."""
+        """Identifies the content on this topic, whatever the file's name. The same content on another topic
+        is another file: nobody is given a file because it was announced again where others may read."""
         numbers = self.size.to_bytes(8, "big") + self.piece_size.to_bytes(8, "big")
-        return hashlib.sha256(numbers + self.digest + self.pieces_digest).digest()
+        checksums = self.digest + self.pieces_digest
+        return hashlib.sha256(numbers + checksums + self.topic.encode()).digest()
 
     def length(self, index: int) -> int:
         """Bytes of a piece."""
@@ -70,8 +74,8 @@ class Manifest:
         return {_KEY: list(parts)}
 
     @classmethod
-    def from_data(cls, data: Any) -> tuple[Manifest, bytes] | None:
-        """The manifest and the contact in an event's data; None when it announces no file."""
+    def from_data(cls, data: Any, topic: str) -> tuple[Manifest, bytes] | None:
+        """The manifest and the contact in the data of a topic's event; None when it announces no file."""
         parts = data.get(_KEY) if isinstance(data, dict) else None
         if not isinstance(parts, list) or len(parts) != 6:
             return None
@@ -79,7 +83,7 @@ class Manifest:
         if any(type(part) is not kind for part, kind in zip(parts, types, strict=True)):
             return None
         try:
-            return cls(*parts[:5]), parts[5]
+            return cls(*(*parts[:5], topic)), parts[5]
         except UsageError:
             return None
 

@@ -116,7 +116,7 @@ class Receiving:
     async def listen(self, events: Any) -> None:
         """Take what the topic's events say and bring of files, until there are no more."""
         async for event in events:
-            found = Manifest.from_data(event.data)
+            found = Manifest.from_data(event.data, event.topic)
             fragment = None if found is not None else fragment_in(event.data)
             if found is not None:
                 self._announced(*found)

@@ -12,6 +12,9 @@ sender and the other receivers for pieces, and gives away those that it has. An 
 with what it had; an interrupted sender may begin anew, anywhere. A file gets its name when it is whole on the
 disk and its SHA-256 is that of the announcement.
 
+Where there is an authority, who sends needs the right to publish on the topic, and pieces are given to those
+with the right to subscribe alone.
+
 With `archive` the pieces are durable events instead: an archive has all of the file when `archive` returns,
 and durable receivers that are away get it later, even if the sender has gone by then.
 """
@@ -36,6 +39,8 @@ from pubsub.files.receiving import Receiving, Transfer
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.reliable.receipts import Budget
+from pubsub.rights import Action, Holder
+from pubsub.topic import Topic
 
 ANNOUNCE_SECONDS = 3.0
 """Between two announcements of a file that is being sent."""
@@ -68,6 +73,9 @@ class FileSharing:
     async def __aenter__(self) -> Self:
         for kind in _MESSAGES:
             self._runtime.on(kind, self._receive)
+        gate = self._node.attachment.gate
+        if gate is not None:
+            gate.require(dict.fromkeys(_MESSAGES, self._may_send))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -92,7 +100,8 @@ class FileSharing:
             raise UsageError(
                 f"receivers={receivers} is not a number of receivers: it must be 1 or more"
             )
-        manifest, hashes = await asyncio.to_thread(describe_file, Path(path))
+        self._node.check_right(Action.PUBLISH, Topic.of(topic).name)
+        manifest, hashes = await asyncio.to_thread(describe_file, Path(path), Topic.of(topic).name)
         transfer = self._transfers.get(manifest.id)
         if transfer is None:
             transfer = self.begin(manifest, PieceFile(Path(path), manifest))
@@ -120,7 +129,8 @@ class FileSharing:
 
         An interrupted one goes on where it was (see `SendingRecord`). `publishing` goes to `Node.publish`,
         with each piece: `copies`, `deadline`."""
-        manifest, hashes = await asyncio.to_thread(describe_file, Path(path))
+        self._node.check_right(Action.PUBLISH, Topic.of(topic).name)
+        manifest, hashes = await asyncio.to_thread(describe_file, Path(path), Topic.of(topic).name)
         transfer = self._transfers.get(manifest.id)
         if transfer is None:
             transfer = self.begin(manifest, PieceFile(Path(path), manifest))
@@ -176,8 +186,8 @@ class FileSharing:
         It ends when the node or this object is closed, and raises what the subscription or the disk fails
         with. `subscribing` goes to `Node.subscribe`: `durable="a name"` misses nothing that was archived."""
         receiving = Receiving(self, Arrivals(Path(directory)))
-        receiving.resume()
         async with self._node.subscribe(topic, **subscribing) as events:
+            receiving.resume()
             listening = self.start(receiving.listen(events))
             listening.add_done_callback(receiving.ended)
             try:
@@ -253,6 +263,15 @@ class FileSharing:
         except FileError as error:
             transfer.exchange.stop()
             transfer.fail(error)
+
+    def _may_send(self, peer: Holder, message: Holds | WantedPieces | Piece | PieceHashes) -> bool:
+        """Pieces are given to those that may subscribe to the file's topic; its publishers have some too."""
+        transfer = self._transfers.get(message.file)
+        if transfer is None:
+            return True  # nothing is given of a file that is not here
+        if isinstance(message, WantedPieces):
+            return peer.may(Action.SUBSCRIBE, transfer.manifest.topic)
+        return peer.may_publish_or_subscribe(transfer.manifest.topic)
 
     def drop(self, reason: str) -> None:
         """Count what a peer sent and was of no use."""

@@ -50,7 +50,8 @@ class Gap:
     """Events `first` to `last` of a publisher's run will not come. It is told once for each of them."""
 
     publisher: PeerId | None
-    """None where those who tell the gap do not know whose events they were."""
+    """None where an archive does not know whose events they were: a disk has lost that too, or they are of
+    more publishers than it keeps gaps for one by one. The numbers are the archive's own then."""
     run: bytes
     """Which run of the publisher; empty where `publisher` is None."""
     first: int
@@ -59,8 +60,9 @@ class Gap:
 
     @classmethod
     def of(cls, source: bytes, first: int, last: int, reason: Reason) -> Gap:
-        """A gap in what comes from a source."""
-        return cls(publisher_of(source), run_of(source), first, last, reason)
+        """A gap in what comes from a source; empty where it is not known."""
+        publisher = publisher_of(source) if source else None
+        return cls(publisher, run_of(source), first, last, reason)
 
     @property
     def source(self) -> bytes:

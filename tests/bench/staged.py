@@ -14,7 +14,7 @@ from statistics import fmean, pstdev
 from bench.experiment import Experiment
 from bench.populations.emulated import PUBLISHED_JOINS_AT_ONCE, Population
 from bench.suites.settings import IMPLEMENTED, variant
-from overlay.membership.scamp.community import ScampConfig
+from overlay.membership.config import ScampConfig
 from overlay.virtual import Latency, Network
 from overlay.virtual.stage import StageConfig
 from tests.overlay.membership.community import ScampCommunity, view_sizes

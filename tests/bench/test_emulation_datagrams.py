@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench.populations.emulated import DatagramCount, name_of
+from bench.experiment import Experiment
+from bench.populations.emulated import DatagramCount, Population, name_of
 from bench.workloads import emulator
 from bench.workloads.emulator import WORKLOAD, sizes_for, time_until_rest
 from overlay.virtual import Network, nth_host
@@ -80,3 +84,24 @@ def test_a_small_network_goes_through_every_stage(monkeypatch: pytest.MonkeyPatc
 def test_three_communities_make_up_the_nodes() -> None:
     assert sizes_for(118) == (84, 27, 7)
     assert sum(sizes_for(1000)) == 1000
+
+
+@pytest.mark.parametrize("mode", ["unstructured", "structured"])
+def test_newcomers_are_told_of_the_living_when_the_first_nodes_have_crashed(
+    mode: str, tmp_path: Path
+) -> None:
+    class First(random.Random):
+        def sample(self, population: Any, k: int, **_: Any) -> list[Any]:
+            return list(population)[:k]
+
+    experiment = Experiment(suite="", figure="", tier="emulate", mode=mode, sizes=(4, 4))
+    network = Network(1)
+
+    async def live() -> int:
+        async with Population(experiment, network, tmp_path) as population:
+            await population.start()
+            population.crash(0.5, First())
+            await population.join(0)
+            return len(population.hosts())
+
+    assert network.run(live()) == 5

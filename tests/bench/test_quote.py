@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench import quote
-from bench.quote import Figures, QuoteError, markers, medians, quoted, read_figures, stale
+from bench.quote import Figures, Kept, QuoteError, markers, medians, quoted, stale
 from bench.workloads import workloads
 from bench.workloads.records import Provenance, Recorded, RowFile
 from bench.workloads.workload import Row
@@ -30,9 +32,10 @@ It does <!-- figure: channels.rate "{:,.0f}" way=two -->?<!-- end --> messages a
 """
 
 
-def kept(*values: tuple[str, float]) -> dict[str, Figures]:
+def kept(*values: tuple[str, float], report: Mapping[str, Any] | None = None) -> Kept:
     rows = [Recorded(Row("channels", {"way": way}, "rate", rate), ORIGIN) for way, rate in values]
-    return {each.name: Figures() for each in workloads()} | {"channels": Figures(tuple(rows))}
+    figures = {each.name: Figures() for each in workloads()}
+    return Kept(figures | {"channels": Figures(tuple(rows))}, report or {})
 
 
 def test_the_documentation_says_what_the_kept_rows_say() -> None:
@@ -51,22 +54,28 @@ BY_HAND = ("security.md",)
 def test_no_measurement_is_typed() -> None:
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text()
-        for pattern in (quote._BLOCK, quote._REPORT, quote._CELL, quote._NUMBER):
-            text = pattern.sub("", text)
+        text = quote._MARKER.sub("", text)
         typed = [found[0] for found in TYPED.finditer(text)]
         assert not typed or path.name in BY_HAND, (path.name, typed)
 
 
+def test_every_kept_row_was_made_by_a_commit_on_a_day() -> None:
+    for figures in Kept.read(ROOT).figures.values():
+        for one in figures.recorded:
+            assert one.origin.commit, one
+            assert re.match(r"\d{4}-\d\d-\d\d ", one.origin.started), one
+
+
 def test_every_kept_row_is_shown_somewhere() -> None:
     asked = [marker for path in quote.pages(ROOT) for marker in markers(path.read_text())]
-    for name, figures in read_figures(ROOT).items():
+    for name, figures in Kept.read(ROOT).figures.items():
         own = [marker for marker in asked if marker.workload.name == name]
         for one in figures.recorded:
             assert any(marker.shows(one.row) for marker in own), one.row
 
 
 def test_tables_and_numbers_are_written_from_rows() -> None:
-    page = quoted(PAGE, kept(("one", 1000.0), ("two", 2345.6), ("three", 3.0)), {})
+    page = quoted(PAGE, kept(("one", 1000.0), ("two", 2345.6), ("three", 3.0)))
     assert page.splitlines()[2:] == [
         '<!-- figures: channels.channels way="one|two" columns="way, messages/s" -->',
         "",
@@ -82,11 +91,11 @@ def test_tables_and_numbers_are_written_from_rows() -> None:
         "",
         'It does <!-- figure: channels.rate "{:,.0f}" way=two -->2,346<!-- end --> messages a second.',
     ]
-    assert quoted(page, kept(("one", 1000.0), ("two", 2345.6)), {}) == page
+    assert quoted(page, kept(("one", 1000.0), ("two", 2345.6))) == page
 
 
 def test_what_was_not_measured_is_said_with_its_command() -> None:
-    page = quoted(PAGE, kept(), {})
+    page = quoted(PAGE, kept())
     assert "Not measured yet; `camcast bench channels` does." in page
     assert "It does" in page
     assert "-->(not measured yet: `camcast bench channels`)<!-- end -->" in page
@@ -103,13 +112,13 @@ def test_what_was_not_measured_is_said_with_its_command() -> None:
 )
 def test_a_marker_that_cannot_be_understood_is_an_error(marker: str, wrong: str) -> None:
     with pytest.raises(QuoteError, match=wrong):
-        quoted(f"<!-- {marker} -->\n<!-- end of figures -->", kept(), {})
+        quoted(f"<!-- {marker} -->\n<!-- end of figures -->", kept())
 
 
 def test_a_number_that_several_rows_fit_is_an_error() -> None:
     page = '<!-- figure: channels.rate "{:.0f}" -->1<!-- end -->'
     with pytest.raises(QuoteError, match="fit 2 rows"):
-        quoted(page, kept(("one", 1.0), ("two", 2.0)), {})
+        quoted(page, kept(("one", 1.0), ("two", 2.0)))
 
 
 REPORT = {
@@ -132,7 +141,7 @@ Sent: <!-- cell: modes sent structured -->?<!-- end -->
 
 
 def test_tables_and_cells_of_the_report_are_quoted_as_it_shows_them(tmp_path: Path) -> None:
-    assert quoted(REPORTED, kept(), REPORT).splitlines() == [
+    assert quoted(REPORTED, kept(report=REPORT)).splitlines() == [
         '<!-- report: modes rows="reached" -->',
         "",
         "|  | structured |",
@@ -144,12 +153,12 @@ def test_tables_and_cells_of_the_report_are_quoted_as_it_shows_them(tmp_path: Pa
         "<!-- end of report -->",
         "Sent: <!-- cell: modes sent structured -->7<!-- end -->",
     ]
-    assert "Not measured yet; `make report` does." in quoted(REPORTED, kept(), {})
+    assert "Not measured yet; `make report` does." in quoted(REPORTED, kept())
     for wrong in ("cell: modes sent nothing", "cell: modes nothing structured"):
         with pytest.raises(QuoteError, match="no such row or column"):
-            quoted(f"<!-- {wrong} --><!-- end -->", kept(), REPORT)
+            quoted(f"<!-- {wrong} --><!-- end -->", kept(report=REPORT))
     with pytest.raises(QuoteError, match="no row 'nothing'"):
-        quoted(REPORTED.replace('"reached"', '"nothing"'), kept(), REPORT)
+        quoted(REPORTED.replace('"reached"', '"nothing"'), kept(report=REPORT))
 
 
 def test_of_a_report_the_tables_are_kept_that_pages_ask_for(tmp_path: Path) -> None:
@@ -202,3 +211,11 @@ def test_results_are_taken_as_far_as_pages_ask_for_them(
     assert "| one | 3,000 |\n| two | 4,000 |" in page.read_text(), "what was not run again stays"
     assert "commit abc1234" in page.read_text()
     assert "commit def5678" in page.read_text()
+
+
+def test_what_was_measured_for_the_first_time_stands_in_its_place() -> None:
+    def rows(*ways: str) -> tuple[Recorded, ...]:
+        return kept(*((way, 1.0) for way in ways)).figures["channels"].recorded
+
+    found = quote._replaced(rows("a", "b", "d", "z"), rows("b", "c", "d", "e"))
+    assert [one.row.settings["way"] for one in found] == ["a", "b", "c", "d", "e", "z"]

@@ -156,6 +156,9 @@ class Insider:
         assert wrap is not None
         return wrap(frames)
 
+    def is_flooding(self, host: str) -> bool:
+        return False
+
     def early_question(self, batch: FrameBatch) -> bytes:
         return b""
 

@@ -65,7 +65,8 @@ def test_a_member_that_poses_as_another_is_dropped_and_counted(run: Runner) -> N
                 mallory.send(alice, b"I am the victim")
                 await raw_send(alice)
             assert alice.received == []
-            assert alice.count("dropped_in") == {"not_authentic": 1}
+            # A busy machine sends the opening again.
+            assert alice.count("dropped_in").keys() == {"not_authentic"}
 
     run(main())
 

@@ -19,6 +19,7 @@ from overlay.identity import (
     SIGNATURE_BYTES,
     Identity,
     IdentityError,
+    agreement_key_of,
     peer_id_of,
     verify,
 )
@@ -43,6 +44,16 @@ def test_the_id_is_the_head_of_the_public_keys_hash() -> None:
     assert identity.id == PeerId(hashlib.sha256(identity.public_key).digest()[:20])
     assert identity.id == peer_id_of(identity.public_key)
     assert len(identity.public_key) == PUBLIC_KEY_BYTES
+
+
+@given(secrets)
+def test_a_key_and_its_negative_which_sessions_do_not_tell_apart_have_one_id(secret: bytes) -> None:
+    key = Identity(secret).public_key
+    negative = key[:-1] + bytes((key[-1] ^ 0x80,))
+    assert agreement_key_of(negative) == agreement_key_of(key)
+    assert peer_id_of(negative) == peer_id_of(key)
+    other = bytes((key[0] ^ 1,)) + key[1:]
+    assert peer_id_of(other) != peer_id_of(key)
 
 
 @given(secrets, st.binary(), st.binary())

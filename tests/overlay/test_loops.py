@@ -34,6 +34,7 @@ def test_what_main_raises_is_raised() -> None:
 
 
 def test_garbage_is_collected_as_before_once_it_is_over() -> None:
+    gc.unfreeze()
     before = gc.get_threshold(), gc.get_freeze_count()
 
     async def main() -> int:

@@ -6,15 +6,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import AsyncExitStack
 from itertools import chain
 
-from pubsub import Archive, Node
-from pubsub.archive.store.append_files import AppendFileStore
-from pubsub.doors.mqtt.bridge import open_hub
-from pubsub.doors.mqtt.connection import Connection
-from pubsub.doors.mqtt.hub import Hub
-from pubsub.doors.mqtt.network import MqttConfig, Open
 from pubsub.doors.mqtt.packets import (
     PUBCOMP,
     PUBREC,
@@ -33,80 +26,16 @@ from pubsub.doors.mqtt.packets import (
     Will,
     write_packet,
 )
-from pubsub.topic import Topic
-from tests.promises.storm import Outcome, Program, Storm, eventually
+from tests.promises.storm import Outcome, Storm, eventually
+from tests.pubsub.doors.mqtt_scene import POLL, Door, Scene, Wire
 
 NAME = "mqtt doors"
 KINDS = ("crash", "partition", "spike", "slow", "disk")
-DOORS, WRITERS, READERS, MEMBERS = 3, 2, 2, 2
-TOPICS = ("/orders", "/mqtt-sessions")
+WRITERS, READERS, MEMBERS = 2, 2, 2
 HEARD = 30.0
 """Seconds after which a door has heard of the others' wills, though the network was cut meanwhile."""
 WINDOW = 3
 """Messages that a client that publishes has under way."""
-POLL = 0.05
-
-
-class Wire:
-    """One connection between a client and a door: bytes in order, until either side has gone."""
-
-    is_full = False
-
-    def __init__(self, door: Door) -> None:
-        self._door, self._life = door, door.program.lives
-        self.to_door: list[bytes] = []
-        self.to_client: list[bytes] = []
-        self.is_closed = False
-
-    @property
-    def is_dead(self) -> bool:
-        """The client finds out that nobody is there."""
-        program = self._door.program
-        return self.is_closed or not program.is_up or program.lives != self._life
-
-    def write(self, data: bytes) -> None:
-        if not self.is_closed:
-            self.to_client.append(data)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-class Door:
-    """A program with a door, to which clients connect by hand."""
-
-    def __init__(self, storm: Storm) -> None:
-        self._storm = storm
-        self.program: Program
-        self.calls: list[Wire] = []
-
-    async def run(self, program: Program) -> None:
-        self.calls = []
-        async with AsyncExitStack() as stack:
-            node = await stack.enter_async_context(
-                Node(
-                    listen=program.listen,
-                    identity=program.identity,
-                    bootstrap=[self._storm.first_address],
-                )
-            )
-            durable = [Topic.of("/orders")]
-            hub = await open_hub(stack, node, Open(), MqttConfig(), durable=durable, sessions=True)
-            await self._serve(hub)
-
-    async def _serve(self, hub: Hub) -> None:
-        served: list[tuple[Wire, Connection]] = []
-        while True:
-            calls, self.calls = self.calls, []
-            served += [(wire, hub.accept(wire)) for wire in calls]
-            for wire, connection in served:
-                data, wire.to_door = wire.to_door, []
-                for part in data:
-                    connection.feed(part)
-                if wire.is_closed:
-                    connection.lost()
-            served = [one for one in served if not one[0].is_closed]
-            await asyncio.sleep(POLL)
 
 
 class Client:
@@ -298,28 +227,14 @@ class Member(Reader):
 def run(seed: int, minutes: float = 4.0) -> Outcome:
     storm = Storm(seed, minutes, KINDS)
     outcome = Outcome(NAME, seed)
-    doors = [Door(storm) for _ in range(DOORS)]
+    scene = Scene(storm)
+    doors = scene.doors
     readers = [Reader(f"reader {n}", storm, doors, outcome) for n in range(READERS)]
     members = [Member(f"member {n}", storm, doors, outcome) for n in range(MEMBERS)]
     sensor = Sensor("sensor", storm, doors, outcome)
     cover = Cover(storm, doors)
     due: set[str] = set()
     writers = [Writer(f"writer {n}", storm, doors, outcome) for n in range(WRITERS)]
-
-    async def meeting_point(program: Program) -> None:
-        async with Node(listen=program.listen, identity=program.identity):
-            await asyncio.Event().wait()
-
-    async def archive(program: Program) -> None:
-        store = AppendFileStore(program.disk, "/archive")
-        async with Archive(
-            list(TOPICS),
-            store=store,
-            listen=program.listen,
-            identity=program.identity,
-            bootstrap=[storm.first_address],
-        ):
-            await asyncio.Event().wait()
 
     def expected() -> Counter[str]:
         numbers = ((one, n) for one in writers for n in range(1, one.published + 1))
@@ -333,13 +248,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         return sum((one.got for one in members), Counter[str]())
 
     async def main() -> None:
-        storm.add("meeting point", meeting_point, mortal=False)
-        storm.add("archive", archive)
-        for number, door in enumerate(doors):
-            door.program = storm.add(f"door {number}", door.run)
-        for program in storm.programs:
-            storm.start(program)
-            await asyncio.sleep(1.0)
+        await scene.begin()
         listening = [*readers, *members]
         tasks = [asyncio.create_task(one.run()) for one in listening]
         if not await eventually(storm.net, 120, lambda: all(one.was_there for one in listening)):

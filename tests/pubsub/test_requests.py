@@ -42,7 +42,10 @@ def test_every_request_gets_its_reply_through_loss_and_duplication(seed: int) ->
                 *(three.request("/quotes", number, timeout=20) for number in range(20))
             )
             assert [int(reply[1:]) for reply in replies] == list(range(20))
-            assert {prefix for prefix, _ in served} == {"a", "b"}, "the work is shared"
+            # A datagram that was lost may have hidden one of them at first.
+            async with asyncio.timeout(30):
+                while {prefix for prefix, _ in served} != {"a", "b"}:
+                    await three.request("/quotes", 20, timeout=20)
 
     Network(seed, latency=Latency.uniform(0.005, 0.05), loss=0.1, duplicate=0.1).run(main())
 

@@ -226,3 +226,39 @@ def test_the_status_says_who_is_who_and_what_is_lacking_without_a_key() -> None:
             assert any("identity" in what for what in protection["lacks"])
 
     Network(seed=1).run(main())
+
+
+@pytest.mark.sweep
+def test_a_hundred_sealed_nodes_of_one_host_that_start_at_once_join_unhindered() -> None:
+    """No cookie is asked for, nothing is taken for a flood, and a join opens a bounded number of sessions."""
+    count = 100
+    net = Network(seed=1, latency=Latency.uniform(0.001, 0.01))
+    at = [f"{nth_host(0)}:{4000 + number}" for number in range(count)]
+    nodes: list[Node] = []
+    got: list[str] = []
+
+    async def live(number: int) -> None:
+        async with (
+            Node(listen=at[number], bootstrap=at[:1] if number else [], keys=KEYS) as node,
+            node.subscribe("/t") as events,
+        ):
+            nodes.append(node)
+            async for event in events:
+                got.append(event.data)
+
+    async def main() -> None:
+        for number in range(count):
+            net.spawn(nth_host(0), live(number))
+        await asyncio.sleep(5)
+        assert len(nodes) == count
+        await nodes[7].publish("/t", "hello")
+        await asyncio.sleep(3)
+        assert got == ["hello"] * (count - 1)
+        metrics: list[Any] = [node.metrics.as_dict() for node in nodes]
+        assert sum(one["floods"] for one in metrics) == 0
+        outcomes = [one["handshakes"] for one in metrics]
+        assert not any("asked_to_prove" in one or "unanswered" in one for one in outcomes)
+        opened = sum(one.get("opened", 0) for one in outcomes)
+        assert opened < 40 * count, "a join opens too many sessions"
+
+    net.run(main())

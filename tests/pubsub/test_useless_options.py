@@ -155,6 +155,6 @@ def test_what_a_file_says_of_a_node_reaches_a_light_client_as_far_as_it_can(
     monkeypatch.setattr(distributors, "Subscriber", make)
     with pytest.raises(Stop):
         main(["subscribe", "ticker", *VIA, "--config", str(file)])
-    assert made[0]._runtime_config.endpoint.datagram_size == 1234
+    assert made[0]._network.datagram_size == 1234
     assert made[0]._connect_timeout == 7
     assert [str(address) for address in made[0]._addresses] == [A]

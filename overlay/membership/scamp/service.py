@@ -17,10 +17,11 @@ from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
+from overlay.membership.config import MOST_LEASE_SECONDS, ScampConfig
 from overlay.membership.interface import MembershipListener, TopicDirectory
 from overlay.membership.member import Member
 from overlay.membership.scamp.balance import Balance
-from overlay.membership.scamp.community import MOST_LEASE_SECONDS, ScampConfig, ScampState
+from overlay.membership.scamp.community import ScampState
 from overlay.membership.scamp.messages import (
     Echo,
     Forward,

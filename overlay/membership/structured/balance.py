@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
-from overlay.membership.structured.drawing import StructuredConfig
+from overlay.membership.config import StructuredConfig
 from overlay.metrics import CounterFamily
 
 FEW = 1 / 4

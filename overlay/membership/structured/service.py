@@ -20,6 +20,7 @@ from dataclasses import replace
 from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
+from overlay.membership.config import StructuredConfig
 from overlay.membership.interface import MembershipListener, TopicDirectory
 from overlay.membership.member import Member
 from overlay.membership.structured.balance import Holders
@@ -31,7 +32,6 @@ from overlay.membership.structured.drawing import (
     DrawPace,
     Farewell,
     Released,
-    StructuredConfig,
 )
 from overlay.metrics import Metrics
 

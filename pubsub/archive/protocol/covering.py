@@ -58,11 +58,11 @@ class Covering:
         def adopted() -> None:
             self._inventory.raise_highest(number)
             self._entities.registering.pop(name, None)
-            if self._entities.all.get(name) is entity and entity.session is None:
+            if self._entities.all.get(name) is entity and entity.serving is None:
                 self._world.read(lambda store: store.first_beyond(topic, covered), looked)
 
         def looked(first: int) -> None:
-            if self._entities.all.get(name) is entity and entity.session is None:
+            if self._entities.all.get(name) is entity and entity.serving is None:
                 known = [self._inventory.highest, *(s.first - 1 for s in self._inventory.damaged())]
                 entity.done = max(entity.done, min(first - 1, *known))
                 self._tidy(entity)
@@ -98,7 +98,7 @@ class Covering:
 
         `look`: also if nothing is covered anew. Another replica tells only of events that were for the
         entity, so that nothing is ever covered anew for one that selects none."""
-        if entity.session is not None or entity.sharing is not None or entity.is_settling:
+        if entity.serving is not None or entity.is_settling:
             return
         if not entity.is_covered_anew and not (look and self._may_pass_over(entity)):
             return
@@ -119,8 +119,7 @@ class Covering:
             self._passed(entity, page)
 
     def _passed(self, entity: EntityDissemination, page: Page) -> None:
-        is_served = entity.session is not None or entity.sharing is not None
-        if self._entities.all.get(entity.name) is not entity or is_served:
+        if self._entities.all.get(entity.name) is not entity or entity.serving is not None:
             entity.is_settling, entity.is_covered_anew = False, True
             return
         events, end = page

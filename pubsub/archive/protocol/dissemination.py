@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from itertools import chain, takewhile
+from typing import Any
 
 import msgpack
 
@@ -31,13 +31,13 @@ from overlay.errors import UsageError
 from overlay.wire import WireError
 from pubsub.archive.profiles import Profile, ProfileError
 from pubsub.archive.protocol.archived_event import ReadEvent
-from pubsub.archive.protocol.frontier import Frontier
-from pubsub.archive.store.changes import EntityGap, StoredEvent
-from pubsub.reliable.numbers import Span, spans_of
+from pubsub.archive.protocol.frontier import Frontier, origin_of
+from pubsub.archive.store.changes import StoredEvent
+from pubsub.archive.store.gaps import EntityGap, with_gap
+from pubsub.archive.store.interface import Holding
+from pubsub.reliable.numbers import Numbers, Span, spans_of
+from pubsub.reliable.runs import RUN_BYTES, Reason, is_source
 from pubsub.topic import Pattern, included
-
-if TYPE_CHECKING:
-    from pubsub.archive.protocol.sharing import SharedName
 
 MOST_NAME_BYTES = 255
 
@@ -149,65 +149,122 @@ class Matching:
 
 @dataclass(slots=True)
 class SubscriberSession:
-    """One life of a subscriber with this archive; nothing of it outlives a restart of either."""
+    """One life of one subscriber of a name."""
 
     id: bytes
     contact: Contact
-    ordered: bool
-    cursor: int
-    """Every event up to here was looked at."""
-    live_from: int
-    """Events up to this number were archived before the session: they come from here and nowhere else."""
-    doubtful_to: int
-    """Events up to this number may have been given to the application in an earlier life."""
-    began: float
-    """The time when the session began, by the replica's clock that is furthest ahead; seconds since 1970.
-    Another replica may have given the application what was archived before this time."""
     heard_at: float
+    assigned: dict[int, None]
+    """The events that the subscriber was notified of and has not acknowledged, in the order of that."""
     notified_at: float = 0.0
     acknowledged_to: int = 0
     """The highest number that the subscriber says it has."""
     previous: int = 0
     """The last number that the subscriber was notified of."""
+
+    def missing(self, to: int) -> tuple[tuple[int, int], ...]:
+        """What the subscriber was notified of up to this number, and has not acknowledged."""
+        return spans_of(sorted(takewhile(lambda one: one <= to, self.assigned)))
+
+
+@dataclass(slots=True)
+class Serving:
+    """The subscribers of a name that are here, and what they were sent; nothing of it outlives a restart.
+
+    A name has one subscriber at a time, or several that share its events: each event is given to the one
+    that has fewest, which acknowledges it when its application is done with it, in any order. What a
+    subscriber has that leaves, or is not heard of for `DurableConfig.patience` seconds, goes to the others,
+    marked as doubtful. No order is kept among them.
+
+    Those who share a name have to be at one archive, or each would be given everything. So of several
+    replicas that are in touch the one with the lowest name serves shared names, and sends subscribers away
+    when a lower one comes back. While replicas are out of touch, and when subscribers go from one to another,
+    events may be given twice; those are marked."""
+
+    ordered: bool
+    is_shared: bool
+    cursor: int
+    """Every event up to here was looked at."""
+    live_from: int
+    """Events up to this number were archived before: they come from here and nowhere else."""
+    doubtful_to: int
+    """Events up to this number may have been given to the application in an earlier life."""
+    began: float
+    """The time when this archive began to serve the name, by the replica's clock that is furthest ahead;
+    seconds since 1970. Another replica may have given the application what was archived before this time."""
+    sessions: dict[bytes, SubscriberSession] = field(default_factory=dict)
     offered: dict[int, tuple[bytes, int, int]] = field(default_factory=dict)
     """Notified and not done with: stream, catenation number and bytes sent, by sequence number."""
     offered_bytes: int = 0
     """Bytes sent of all `offered` events together."""
     is_reading: bool = False
-    """Events above the cursor are being read."""
+    """Events are being read."""
     outstanding: dict[int, None] = field(default_factory=dict)
-    """The events among `offered` that the subscriber has not acknowledged; the dissemination table's
-    record."""
+    """The events among `offered` that nobody has acknowledged; the dissemination table's record."""
+    returned: dict[int, None] = field(default_factory=dict)
+    """The outstanding events of subscribers that have left."""
 
     @property
     def sync(self) -> int:
         """The number up to which everything was acknowledged, without a hole."""
         return next(iter(self.outstanding)) - 1 if self.outstanding else self.cursor
 
-    def offer(self, event: StoredEvent, size: int) -> int:
-        """Note an event that the subscriber is notified of, in `size` bytes, and return the number of the
-        event before it."""
-        sequence = event.sequence
-        previous, self.previous = self.previous, sequence
-        self.offered[sequence] = (event.publisher, event.catenation, size)
-        self.offered_bytes += size
+    @property
+    def session(self) -> SubscriberSession:
+        """The subscriber that has fewest events; there has to be one."""
+        sessions = self.sessions.values()
+        if len(sessions) == 1:
+            return next(iter(sessions))
+        return min(sessions, key=lambda one: len(one.assigned))
+
+    def join(self, id: bytes, contact: Contact, now: float, previous: int) -> SubscriberSession:
+        """A subscriber is there, of which nothing was known, or once more."""
+        session = self.sessions.get(id)
+        if session is None:
+            # All that is outstanding is the one subscriber's, where there is one at a time.
+            assigned = {} if self.is_shared else self.outstanding
+            session = SubscriberSession(id, contact, now, assigned, previous=previous)
+            self.sessions[id] = session
+        session.contact, session.heard_at = contact, now
+        return session
+
+    def leave(self, session: SubscriberSession) -> None:
+        del self.sessions[session.id]
+        self.returned.update(session.assigned)
+
+    def offer(self, event: StoredEvent) -> tuple[SubscriberSession, int, bytes]:
+        """Note an event of which a subscriber is notified: which one, the number of the event before it that
+        the subscriber has to have, and what it is sent."""
+        session, sequence = self.session, event.sequence
+        whole = self.ordered or self.is_shared or sequence <= self.live_from
+        sent = event.body if whole else event.id
+        self.offered[sequence] = (event.publisher, event.catenation, len(sent))
+        self.offered_bytes += len(sent)
         self.outstanding[sequence] = None
-        return previous
+        session.assigned[sequence] = None
+        previous, session.previous = session.previous, sequence
+        return session, 0 if self.is_shared else previous, sent
 
-    def is_sent_whole(self, sequence: int) -> bool:
-        """Whether the event goes with its notification, as nobody else may bring it."""
-        return self.ordered or sequence <= self.live_from
+    def offer_again(self, event: StoredEvent) -> SubscriberSession:
+        """Note that an event, which was returned, goes to a subscriber: which one."""
+        session = self.session
+        self.returned.pop(event.sequence, None)
+        session.assigned[event.sequence] = None
+        session.previous = max(session.previous, event.sequence)
+        return session
 
-    def acknowledge(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Strike what the subscriber says it has; numbers that it was not sent mean nothing."""
+    def acknowledge(self, session: SubscriberSession, spans: Iterable[tuple[int, int]]) -> None:
+        """Strike what a subscriber says it has; numbers that it was not sent mean nothing."""
+        assigned = session.assigned
         for first, last in spans:
-            self.acknowledged_to = max(self.acknowledged_to, last)
-            if last - first < len(self.outstanding):
-                for sequence in range(first, last + 1):
-                    self.outstanding.pop(sequence, None)
-            else:
-                for sequence in [one for one in self.outstanding if first <= one <= last]:
-                    del self.outstanding[sequence]
+            session.acknowledged_to = max(session.acknowledged_to, last)
+            numbers: Iterable[int] = range(first, last + 1)
+            if last - first >= len(assigned):
+                numbers = [one for one in assigned if first <= one <= last]
+            for number in numbers:
+                if number in assigned:
+                    del assigned[number]
+                    self.outstanding.pop(number, None)
 
     def finish(self, done: int) -> dict[bytes, int]:
         """Strike what was offered up to this number; the highest catenation number of it, by stream."""
@@ -219,10 +276,6 @@ class SubscriberSession:
             if catenation > last.get(stream, 0):
                 last[stream] = catenation
         return last
-
-    def missing(self, to: int) -> tuple[tuple[int, int], ...]:
-        """What the subscriber was notified of up to this number, and has not acknowledged."""
-        return spans_of(takewhile(lambda one: one <= to, self.outstanding))
 
 
 @dataclass(slots=True, eq=False)
@@ -256,9 +309,7 @@ class EntityDissemination:
     """It is being looked which of the next events here `covered` covers."""
     is_waiting: bool = field(init=False, default=False)
     """The next event above `done` is for it: there is nothing to pass over."""
-    session: SubscriberSession | None = field(init=False, default=None)
-    sharing: SharedName | None = field(init=False, default=None)
-    """The consumers that share the name; there is no session then."""
+    serving: Serving | None = field(init=False, default=None)
     dropping: int = field(init=False, default=0)
     """Removals of events that it had not had, and cannot have been told of as they are being written."""
     progress: Frontier = field(init=False, default_factory=Frontier)
@@ -267,30 +318,10 @@ class EntityDissemination:
     def __post_init__(self) -> None:
         self.sync = self.granted = max(self.sync, self.done)
 
-    def begin_session(
-        self,
-        id: bytes,
-        contact: Contact,
-        *,
-        ordered: bool,
-        highest: int,
-        now: float,
-        began: float,
-    ) -> SubscriberSession:
-        """The subscriber is there, in a life that has nothing of the one before. `began`: see
-        `SubscriberSession`."""
-        self.session = SubscriberSession(
-            id,
-            contact,
-            ordered,
-            cursor=self.done,
-            live_from=highest,
-            doubtful_to=self.sync,
-            began=began,
-            heard_at=now,
-            previous=self.done,
-        )
-        return self.session
+    def serve(self, *, ordered: bool, shared: bool, highest: int, began: float) -> Serving:
+        """Begin to serve the name, to subscribers that have nothing of an earlier life."""
+        self.serving = Serving(ordered, shared, self.done, highest, self.sync, began)
+        return self.serving
 
     def cover(self, marks: Iterable[tuple[bytes, int]]) -> None:
         """The application is done with these, as another replica or it itself says."""
@@ -298,63 +329,73 @@ class EntityDissemination:
 
     def finish(self, done: int) -> bool:
         """The application is done with everything up to this number; whether that is news."""
-        session = self.session
-        done = min(done, session.sync if session is not None else self.sync)
+        serving = self.serving
+        done = min(done, serving.sync if serving is not None else self.sync)
         if done <= self.done:
             return False
         self.done = done
         self.is_waiting = False
         self.sync = max(self.sync, done)
-        if session is not None:
-            for stream, catenation in session.finish(done).items():
+        if serving is not None:
+            for stream, catenation in serving.finish(done).items():
                 self.progress.raise_to(stream, catenation)
         return True
 
     def advance(self) -> bool:
         """Advance the sync point as far as the acknowledgements allow; whether it moved."""
-        session = self.session
-        if session is None or session.sync <= self.sync:
+        serving = self.serving
+        if serving is None or serving.sync <= self.sync:
             return False
-        self.sync = session.sync
+        self.sync = serving.sync
         return True
 
     @property
     def is_served(self) -> bool:
         """Whether a subscriber, or several that share the name, may be here."""
-        return self.session is not None or (
-            self.sharing is not None and bool(self.sharing.consumers)
-        )
+        return self.serving is not None and bool(self.serving.sessions)
 
-    @property
-    def told_sync(self) -> int:
-        """The sync point that the present session may be told."""
-        return self.granted if self.session is None else min(self.session.sync, self.granted)
+
+def gaps_of_removed(
+    entities: Mapping[str, EntityDissemination], gone: Iterable[Holding]
+) -> tuple[EntityGap, ...]:
+    """What entities miss when retention removes these events: the events that wait for them, and events from
+    before their registration that they have yet to read. The latter are matched when they are read, so that
+    no record tells whether they are for the entity."""
+    unread = [one for one in entities.values() if one.done < one.matched_from]
+    gaps: dict[str, list[EntityGap]] = {}
+    for holding in gone:
+        number = holding.sequence
+        late = (one.name for one in unread if one.done < number <= one.matched_from)
+        for name in {**dict.fromkeys(holding.waiting), **dict.fromkeys(late)}:
+            gap = _gap(name, number, holding.publisher, holding.id, "forgotten")
+            gaps[name] = with_gap(gaps.get(name, []), gap)
+    return tuple(chain(*gaps.values()))
 
 
 def gaps_of_lost(
-    entities: Iterable[EntityDissemination], spans: Sequence[Span]
+    entities: Iterable[EntityDissemination],
+    spans: Sequence[Span],
+    named: Mapping[int, tuple[bytes, bytes]],
 ) -> tuple[EntityGap, ...]:
-    """The gaps of numbers whose events cannot be read: nobody knows whom these events were for."""
-    return tuple(
-        EntityGap(entity.name, span, span.last - span.first + 1)
-        for entity in entities
-        for span in spans
-        if span.last > entity.done
-    )
-
-
-def gaps_of_unread(
-    entities: Iterable[EntityDissemination], spans: Sequence[Span]
-) -> tuple[EntityGap, ...]:
-    """The gaps of events that were archived before an entity was registered and that it has yet to read: they
-    are matched when they are read, so that no record tells whether they are for it."""
-    gaps = []
+    """What entities miss when the events of these numbers cannot be read: nobody knows whom these events were
+    for. `named`: by number, the stream and the id of an event, where these are known."""
+    gaps: list[EntityGap] = []
     for entity in entities:
-        unread = [
-            (max(first, entity.done + 1), min(last, entity.matched_from)) for first, last in spans
-        ]
-        unread = [(first, last) for first, last in unread if first <= last]
-        if unread:
-            count = sum(last - first + 1 for first, last in unread)
-            gaps.append(EntityGap(entity.name, Span(unread[0][0], unread[-1][1]), count))
+        lost = Numbers(spans=[(max(first, entity.done + 1), last) for first, last in spans])
+        known = [number for number in named if number in lost]
+        own: list[EntityGap] = []
+        for number in known:
+            own = with_gap(own, _gap(entity.name, number, *named[number], "lost"))
+        for span in lost.without(Numbers.of(known)).spans():
+            own = with_gap(own, EntityGap.unnamed(entity.name, span, "lost"))
+        gaps += own
     return tuple(gaps)
+
+
+def _gap(entity: str, number: int, stream: bytes, id: bytes, reason: Reason) -> EntityGap:
+    """The gap that one event leaves."""
+    span, source = Span(number, number), origin_of(stream, id)
+    if not is_source(source):
+        return EntityGap.unnamed(entity, span, reason)
+    number = int.from_bytes(id[RUN_BYTES:], "big")
+    return EntityGap(entity, span, source, number, number, reason)

@@ -6,8 +6,7 @@ it is matched for it. `pubsub.archive.protocol.notifier` sends the events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from overlay.contact import Contact
@@ -18,9 +17,8 @@ from pubsub.archive.protocol.dissemination import (
     EntityDissemination,
     Interest,
     Matching,
-    SubscriberSession,
     gaps_of_lost,
-    gaps_of_unread,
+    gaps_of_removed,
     is_entity_name,
 )
 from pubsub.archive.protocol.forgetting import AFTERWARDS, Tombstones, pack_times, unpack_time
@@ -35,7 +33,6 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
 from pubsub.archive.protocol.replica_table import ReplicaTable
-from pubsub.archive.protocol.sharing import SharedName
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
     Change,
@@ -45,7 +42,9 @@ from pubsub.archive.store.changes import (
     PutProfile,
 )
 from pubsub.archive.store.changes import Register as RegisterEntity
+from pubsub.archive.store.retention import Plan
 from pubsub.reliable.numbers import Span
+from pubsub.reliable.runs import RUN_BYTES
 from pubsub.rights import Action
 
 PROFILE = "interest"
@@ -167,18 +166,16 @@ class Entities:
             self.registering[register.entity] = None
             self._find_beginning(register, partial(self._begin_new, sender, register, interest))
             return
-        session = entity.session
+        session = None if entity.serving is None else entity.serving.sessions.get(register.session)
         if not self._may_have(sender, entity):
             self._refuse(sender, register, NO_RIGHT)
+        elif self._is_anothers(entity, sender, register):
+            self._refuse(sender, register, BUSY)
         elif register.shared:
-            self._share(sender, register, entity)
-        elif entity.sharing is not None and entity.is_served:
-            self._refuse(sender, register, BUSY)
-        elif session is not None and session.id == register.session:
+            self._begin(sender, register, entity)
+        elif session is not None:
             session.contact = sender
-            self.notifier.respond(entity)
-        elif session is not None and self._is_anothers(session, sender):
-            self._refuse(sender, register, BUSY)
+            self.notifier.respond(entity, session)
         elif why := self._change_refusal(sender, entity, interest):
             self._refuse(sender, register, why)
         elif interest != entity.interest:
@@ -186,43 +183,25 @@ class Entities:
         else:
             self._begin(sender, register, entity)
 
-    def _share(self, sender: Contact, register: Register, entity: EntityDissemination) -> None:
-        """One more of several consumers; the first one says what the name asks for."""
-        session = entity.session
-        if session is not None and self._is_anothers(session, sender):
-            self._refuse(sender, register, BUSY)
-        elif not self._table.is_lowest:
-            self._refuse(sender, register, MOVED)
-        else:
-            entity.session = None
-            if entity.sharing is None:
-                entity.cover(register.position)
-                entity.sharing = SharedName(
-                    self._world,
-                    self._inventory,
-                    self.notifier,
-                    entity,
-                    began=self._latest_clock(),
-                    on_change=self._on_change,
-                )
-            entity.sharing.register(sender, register.session)
-
     def tend_shared(self) -> None:
-        """What silent consumers had goes to others; all are sent away where another replica serves shared
+        """What silent subscribers had goes to others; all are sent away where another replica serves shared
         names. Called now and then."""
         for entity in self.all.values():
-            if entity.sharing is None:
-                continue
-            if not self._table.is_lowest:
-                entity.sharing.send_away()
-            entity.sharing.push()
-            if not entity.sharing.consumers:
-                entity.sharing = None
+            if entity.serving is not None and entity.serving.is_shared:
+                self.notifier.push(entity)
+                if not self._table.is_lowest or not entity.is_served:
+                    self.notifier.send_away(entity)
 
-    def _is_anothers(self, session: SubscriberSession, sender: Contact) -> bool:
-        """Whether a session belongs to another node, which has been heard of lately."""
-        silent = self._world.context.now() - session.heard_at
-        return session.contact.id != sender.id and silent < self._world.config.patience
+    def _is_anothers(
+        self, entity: EntityDissemination, sender: Contact, register: Register
+    ) -> bool:
+        """Whether a name belongs to others now: to those who share it, or to another node, which has been
+        heard of lately."""
+        serving = entity.serving
+        if serving is None or serving.is_shared:
+            return serving is not None and bool(serving.sessions) and not register.shared
+        before = self._world.context.now() - self._world.config.patience
+        return serving.session.contact.id != sender.id and serving.session.heard_at > before
 
     def _begin_new(
         self,
@@ -354,20 +333,22 @@ class Entities:
         self._world.commit([change, self.times(entity)], changed)
 
     def _begin(self, sender: Contact, register: Register, entity: EntityDissemination) -> None:
-        if register.shared:
-            self._share(sender, register, entity)
+        """Serve a subscriber; the first of several that share a name says what the name asks for."""
+        if register.shared and not self._table.is_lowest:
+            self._refuse(sender, register, MOVED)
             return
-        entity.sharing = None
-        entity.cover(register.position)
-        entity.begin_session(
-            register.session,
-            sender,
-            ordered=register.ordered,
-            highest=self._inventory.highest,
-            now=self._world.context.now(),
-            began=self._latest_clock(),
-        )
-        self.notifier.respond(entity)
+        serving = entity.serving
+        if serving is None or not (serving.is_shared and register.shared):
+            entity.cover(register.position)
+            serving = entity.serve(
+                ordered=register.ordered,
+                shared=register.shared,
+                highest=self._inventory.highest,
+                began=self._latest_clock(),
+            )
+        now = self._world.context.now()
+        session = serving.join(register.session, sender, now, entity.done)
+        self.notifier.respond(entity, session)
         self.notifier.push(entity)
 
     def _latest_clock(self) -> float:
@@ -415,9 +396,8 @@ class Entities:
         if not abandoned:
             return
         for name, entity in list(self.all.items()):
-            session = entity.session
-            is_heard = session is not None and now - session.heard_at < self._world.config.patience
-            if is_heard or (entity.sharing is not None and entity.is_served):
+            sessions = entity.serving.sessions.values() if entity.serving is not None else ()
+            if any(now - one.heard_at < self._world.config.patience for one in sessions):
                 self.used_at[name] = now
                 if now - self._told_at.get(name, 0.0) > abandoned / 4:
                     self._told_at[name] = now
@@ -435,21 +415,30 @@ class Entities:
             entity.covered.forget(floor)
             entity.progress.forget(floor)
 
-    def give_up(self, spans: Sequence[Span]) -> None:
-        """Events with these numbers are lost: a subscriber that may have waited for them is told of the
-        gap."""
-        gaps = gaps_of_lost(self.all.values(), spans)
-        self._drop(Drop(self._world.topic, tuple(spans), gaps), self.notify)
+    def give_up(self, spans: Sequence[Span], ids: Mapping[int, bytes]) -> None:
+        """Events with these numbers are lost: a subscriber that may have waited for them is told of the gap,
+        with the publisher where the event's id is known and another event of its run is here."""
+        topic, runs = self._world.topic, {id[:RUN_BYTES] for id in ids.values()}
+
+        def drop(publishers: dict[bytes, bytes]) -> None:
+            named = {
+                number: (publishers[id[:RUN_BYTES]], id)
+                for number, id in ids.items()
+                if id[:RUN_BYTES] in publishers
+            }
+            gaps = gaps_of_lost(self.all.values(), spans, named)
+            self._drop(Drop(topic, tuple(spans), gaps), self.notify)
+
+        self._world.read(lambda store: store.publishers_of(topic, runs), drop)
 
     def strike_out(self, spans: Sequence[Span]) -> None:
         """The events of these numbers, which cannot be read, are here under others too."""
         self._drop(Drop(self._world.topic, tuple(spans), ()), self.notify)
 
-    def forget_old(self, drop: Drop, then: Callable[[], None]) -> None:
-        """Remove events that retention has chosen, and tell the subscribers that had not read them yet,
-        too."""
-        unread = gaps_of_unread(self.all.values(), drop.spans)
-        self._drop(replace(drop, gaps=(*drop.gaps, *unread)), then)
+    def forget_old(self, plan: Plan) -> None:
+        """Remove events that retention has chosen, and tell the subscribers that had not read them yet."""
+        drop = Drop(self._world.topic, plan.spans, gaps_of_removed(self.all, plan.gone))
+        self._drop(drop, lambda: self._inventory.forget(drop.spans))
 
     def _drop(self, drop: Drop, then: Callable[[], None]) -> None:
         waiting = [self.all[gap.entity] for gap in drop.gaps if gap.entity in self.all]
@@ -477,10 +466,7 @@ class Entities:
     def notify(self) -> None:
         """Something new is safe: tell those who are there."""
         for entity in self.all.values():
-            if entity.session is not None:
-                self.notifier.push(entity)
-            elif entity.sharing is not None:
-                entity.sharing.push()
+            self.notifier.push(entity)
 
     def receive_invoice(self, sender: Contact, invoice: Invoice) -> None:
         entity = self.all.get(invoice.entity)
@@ -508,12 +494,7 @@ class Entities:
         """Send everybody who is here, or comes, to another archive."""
         self.is_open = False
         for entity in self.all.values():
-            session, entity.session = entity.session, None
-            if session is not None:
-                self.notifier.refuse(session.contact, entity.name, session.id, MOVED)
-            if entity.sharing is not None:
-                entity.sharing.send_away()
-                entity.sharing = None
+            self.notifier.send_away(entity)
 
 
 def _number(note: bytes | None) -> int:

@@ -22,7 +22,7 @@ from pubsub.archive.protocol.dissemination import EntityDissemination, Interest,
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier, Marks
 from pubsub.archive.protocol.inventory import Inventory
-from pubsub.archive.protocol.messages import EntityUpdates, ReplicaInfo
+from pubsub.archive.protocol.messages import MARK_BYTES, EntityUpdates, ReplicaInfo, mark_size
 from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.interface import Store
@@ -38,9 +38,6 @@ SOON = 0.02
 AHEAD = 86400.0
 """Seconds that another replica's clock may be ahead of this one's; what is said to have happened later is
 not believed."""
-
-MARK_BYTES = 40
-"""Bytes of a stream and its catenation number in a message."""
 
 MOST_PAGES = 1 << 16
 
@@ -194,7 +191,7 @@ class EntityExchange:
         entity = told.entity
         packed = entity.interest.packed()
         parts: Iterable[list[tuple[bytes, int]]] = batches(
-            marks, lambda mark: MARK_BYTES, self._world.config.batch_bytes // 2
+            marks, mark_size, self._world.config.batch_bytes // 2
         )
         for part in list(parts) or [[]]:
             yield (
@@ -213,7 +210,7 @@ class EntityExchange:
         world, most = self._world, self._world.config.batch_bytes
         self._sendings += 1
         pages: list[tuple[Marks, tuple[Update, ...]]] = [
-            (tuple(part), ()) for part in batches(base, lambda mark: MARK_BYTES, most)
+            (tuple(part), ()) for part in batches(base, mark_size, most)
         ]
         pages += [((), tuple(part)) for part in batches(rows, _size_of, most)]
         for page, (marks, updates) in enumerate(pages or [((), ())]):

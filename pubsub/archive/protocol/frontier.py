@@ -125,10 +125,6 @@ class Frontier:
             self.drop(stream)
         return gone
 
-    def includes(self, other: Frontier) -> bool:
-        """Whether every event of `other` is among these."""
-        return all(self.covers(stream, catenation) for stream, catenation in other)
-
     def marks(self) -> tuple[tuple[bytes, int], ...]:
         return tuple(self._marks.items())
 

@@ -137,9 +137,8 @@ class ManagedTopic:
         def planned(plan: Plan) -> None:
             self._is_forgetting = False
             self._scan = plan.next
-            if plan.drop is not None:
-                spans = plan.drop.spans
-                self.entities.forget_old(plan.drop, lambda: self.inventory.forget(spans))
+            if plan.gone:
+                self.entities.forget_old(plan)
 
         self.world.read(plan, planned)
 

@@ -12,13 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import get_args
 
 from overlay.wire import WireError, message
 from pubsub.archive.protocol.frontier import BUCKETS, DIGEST_BYTES, Marks
 from pubsub.archive.protocol.world import LARGEST_NUMBER
+from pubsub.reliable.runs import Reason, is_source
 
 Spans = tuple[tuple[int, int], ...]
 """Numbers as first and last, both included."""
+
+GapRows = tuple[tuple[bytes, int, int, str], ...]
+"""Gaps: the source, and the first and last of its numbers, of which nothing comes, and the reason. The source
+is empty where it is not known; the numbers are the archive's then."""
+
+
+MARK_BYTES = 40
+"""Of a stream and its catenation number in a message, or of an event's id and its number."""
+
+
+def mark_size(mark: tuple[bytes, int]) -> int:
+    return MARK_BYTES
 
 
 def _check(numbers: Iterable[int]) -> None:
@@ -29,6 +43,13 @@ def _check(numbers: Iterable[int]) -> None:
 
 def _check_spans(*spans: Spans) -> None:
     _check(number for span in chain(*spans) for number in span)
+
+
+def _check_gaps(gaps: GapRows) -> None:
+    for source, first, last, reason in gaps:
+        _check((first, last))
+        if first > last or (source and not is_source(source)) or reason not in get_args(Reason):
+            raise WireError("malformed_gap")
 
 
 def _check_marks(*marks: Marks) -> None:
@@ -138,7 +159,7 @@ class Register:
     leave: bool
     """Forget the entity instead: nothing is kept for it any more."""
     shared: bool = False
-    """Others may have the same name at the same time: see `pubsub.archive.protocol.sharing`."""
+    """Others may have the same name at the same time: see `pubsub.archive.protocol.dissemination.Serving`."""
 
     def __post_init__(self) -> None:
         _check_marks(self.position)
@@ -157,8 +178,8 @@ class AckResponse:
     highest: int
     """The newest number that the subscriber has been notified of."""
     missing: Spans
-    gaps: Spans
-    """What retention removed before the subscriber had it."""
+    gaps: GapRows
+    """What was removed before the subscriber had it."""
     began: float
     """The entity has the events that were archived at this time or later; seconds since 1970. A subscriber
     that goes to a replica which has not heard of the registration begins there."""
@@ -169,7 +190,8 @@ class AckResponse:
 
     def __post_init__(self) -> None:
         _check((self.epoch, self.sync, self.highest, self.floor))
-        _check_spans(self.missing, self.gaps)
+        _check_spans(self.missing)
+        _check_gaps(self.gaps)
 
 
 @message(0x76)
@@ -203,7 +225,7 @@ class Invoice:
     missing: Spans
     done: int
     """The application is done with everything up to this number."""
-    gaps: Spans
+    gaps: GapRows
     """Those that the last response told of: the archive need not tell them again."""
     leaving: bool
     """The session ends with this."""
@@ -212,7 +234,8 @@ class Invoice:
 
     def __post_init__(self) -> None:
         _check((self.done,))
-        _check_spans(self.received, self.missing, self.gaps)
+        _check_spans(self.received, self.missing)
+        _check_gaps(self.gaps)
 
 
 @message(0x78)

@@ -13,15 +13,16 @@ from overlay.bounded import remember
 from overlay.contact import Contact
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import join, join_ids, read_event
-from pubsub.archive.protocol.dissemination import EntityDissemination, SubscriberSession
+from pubsub.archive.protocol.dissemination import EntityDissemination, Serving, SubscriberSession
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
+    MOVED,
     REGISTER_AGAIN,
     AckResponse,
+    GapRows,
     Invoice,
     Notice,
-    Spans,
 )
 from pubsub.archive.protocol.replica_table import ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
@@ -32,6 +33,9 @@ from pubsub.reliable.numbers import Numbers
 
 SYNC = "sync/"
 """Notes of sync points that are ahead of what the application is done with."""
+
+SHARE = 64
+"""Events that one of several subscribers of a name has and is not done with."""
 
 QUIET = 4
 """This many times the grace after the last notification, whatever was not acknowledged counts as missed;
@@ -47,6 +51,9 @@ OnChange = Callable[[EntityDissemination], None]
 _Offer = tuple[StoredEvent, int, bytes]
 """An event, the number of the one before it for its entity, and what is sent: itself, or its id alone to
 those who listen elsewhere too."""
+
+_Offers = dict[bytes, list[_Offer]]
+"""By session."""
 
 
 class Notifier:
@@ -81,61 +88,98 @@ class Notifier:
     # Notifying.
 
     def push(self, entity: EntityDissemination) -> None:
-        """Notify an entity of what is next for it, as far as it is there and keeps up."""
-        session = entity.session
-        world = self._world
-        if session is None or session.cursor >= self._inventory.highest:
+        """Notify those who are there of what is next for the name, as far as they keep up: first of what came
+        back."""
+        serving = entity.serving
+        if serving is None:
             return
-        if world.context.now() - session.heard_at >= world.config.patience:
-            entity.session = None
-            return
-        offers: list[_Offer] = []
-        while self._has_room(session) and not session.is_reading:
-            page = self._inventory.recent(session.cursor, world.config.batch)
+        self._drop_silent(entity, serving)
+        offers: _Offers = {}
+        tried = -1
+        while serving is entity.serving and not serving.is_reading and self._has_room(serving):
+            if serving.returned and len(serving.returned) != tried:
+                tried = len(serving.returned)
+                self._give_again(entity, serving)
+                continue
+            limit = self._world.config.batch
+            page = self._inventory.recent(serving.cursor, limit)
             if page is None:
-                session.is_reading = True
-                read = partial(self._read, entity, session)
-                self._inventory.after(session.cursor, world.config.batch, read)
-            elif not self._offer(entity, session, page, offers):
+                serving.is_reading = True
+                self._inventory.after(serving.cursor, limit, partial(self._read, entity, serving))
+            elif not self._offer(entity, serving, page, offers):
                 break
-        if offers:
-            self._send(entity, session, offers)
+        self._send_all(entity, serving, offers)
 
-    def _has_room(self, session: SubscriberSession) -> bool:
-        config = self._world.config
-        return len(session.offered) < config.unread and session.offered_bytes < config.window_bytes
-
-    def _read(self, entity: EntityDissemination, session: SubscriberSession, page: Page) -> None:
-        """Events that are not in memory have come."""
-        session.is_reading = False
-        if entity.session is not session:
+    def _drop_silent(self, entity: EntityDissemination, serving: Serving) -> None:
+        """What subscribers have that are silent goes to the others; without others nobody is served."""
+        if not serving.is_shared and serving.cursor >= self._inventory.highest:
             return
-        offers: list[_Offer] = []
-        moved = self._offer(entity, session, page, offers)
-        if offers:
-            self._send(entity, session, offers)
+        before = self._world.context.now() - self._world.config.patience
+        for session in [one for one in serving.sessions.values() if one.heard_at <= before]:
+            self._leave(entity, serving, session)
+
+    def _leave(
+        self, entity: EntityDissemination, serving: Serving, session: SubscriberSession
+    ) -> None:
+        serving.leave(session)
+        if not serving.is_shared:
+            entity.serving = None
+
+    def _has_room(self, serving: Serving) -> bool:
+        if serving.is_shared:
+            return any(len(one.assigned) < SHARE for one in serving.sessions.values())
+        config = self._world.config
+        return len(serving.offered) < config.unread and serving.offered_bytes < config.window_bytes
+
+    def _read(self, entity: EntityDissemination, serving: Serving, page: Page) -> None:
+        """Events that are not in memory have come."""
+        serving.is_reading = False
+        if entity.serving is not serving:
+            return
+        offers: _Offers = {}
+        moved = self._offer(entity, serving, page, offers)
+        self._send_all(entity, serving, offers)
         if moved:
             self.push(entity)
 
     def _offer(
-        self,
-        entity: EntityDissemination,
-        session: SubscriberSession,
-        page: Page,
-        offers: list[_Offer],
+        self, entity: EntityDissemination, serving: Serving, page: Page, offers: _Offers
     ) -> bool:
-        """Offer what is for the entity; whether the cursor has moved."""
+        """Offer what is for the name, while there is room; whether the cursor has moved."""
         events, end = page
         for event in events:
-            if session.offered_bytes >= self._world.config.window_bytes:
+            is_full = serving.offered_bytes >= self._world.config.window_bytes
+            if serving.is_shared:
+                is_full = not self._has_room(serving)
+            if is_full:
                 end = event.sequence - 1
                 break
             if self.is_for(entity, event):
-                sent = event.body if session.is_sent_whole(event.sequence) else event.id
-                offers.append((event, session.offer(event, len(sent)), sent))
-        moved = end > session.cursor
-        session.cursor = max(end, session.cursor)
+                session, previous, sent = serving.offer(event)
+                offers.setdefault(session.id, []).append((event, previous, sent))
+        moved = end > serving.cursor
+        serving.cursor = max(end, serving.cursor)
         return moved
+
+    def _give_again(self, entity: EntityDissemination, serving: Serving) -> None:
+        """Give those who are there the events of one who has left."""
+        room = sum(SHARE - len(one.assigned) for one in serving.sessions.values())
+
+        def give(events: list[StoredEvent]) -> None:
+            serving.is_reading = False
+            if entity.serving is not serving:
+                return
+            offers: _Offers = {}
+            for event in events if serving.sessions else ():
+                session = serving.offer_again(event)
+                offers.setdefault(session.id, []).append((event, 0, event.body))
+            self._send_all(entity, serving, offers, again=True)
+            if offers:
+                self.push(entity)
+
+        serving.is_reading = True
+        numbers = sorted(serving.returned)[:room]
+        self._inventory.read(numbers, self._world.config.window_bytes, give)
 
     def is_for(self, entity: EntityDissemination, event: StoredEvent) -> bool:
         """Whether an entity is yet to have an event."""
@@ -148,39 +192,48 @@ class Notifier:
         except WireError:
             return False
 
-    def _send(
-        self, entity: EntityDissemination, session: SubscriberSession, offers: Iterable[_Offer]
+    def _send_all(
+        self,
+        entity: EntityDissemination,
+        serving: Serving,
+        offers: _Offers,
+        *,
+        again: bool = False,
     ) -> None:
-        doubts = self.doubts(session.doubtful_to, session.began)
-        self.send(session.contact, entity.name, session.id, offers, doubts)
-        session.notified_at = self._world.context.now()
+        """`again`: others have had them before."""
+        for id, some in offers.items():
+            if id in serving.sessions:
+                self._send(entity, serving, serving.sessions[id], some, again=again)
 
-    def doubts(self, doubtful_to: int, began: float) -> Callable[[StoredEvent], bool]:
+    def _doubts(self, serving: Serving) -> Callable[[StoredEvent], bool]:
         """Which events an application may have been given before: those up to a number, those that were sent
-        to another archive first, and those that another replica may have given the subscriber, whose session
-        here began at the time `began`.
+        to another archive first, and those that another replica may have given the subscriber, before it came
+        here.
 
         This is asked whenever events are sent, not once when the session begins. The other replica may have
         served the subscriber before the session, and this archive may meet that replica, and get its events,
         only during the session."""
-        resent, elsewhere_until = self._inventory.resent, min(began, self._table.shared_until)
+        doubtful_to, resent = serving.doubtful_to, self._inventory.resent
+        elsewhere_until = min(serving.began, self._table.shared_until)
         return lambda event: (
             event.sequence <= doubtful_to
             or event.time <= elsewhere_until
             or resent.covers(event.publisher, event.catenation)
         )
 
-    def send(
+    def _send(
         self,
-        to: Contact,
-        name: str,
-        session: bytes,
+        entity: EntityDissemination,
+        serving: Serving,
+        session: SubscriberSession,
         offers: Iterable[_Offer],
-        is_doubtful: Callable[[StoredEvent], bool],
+        *,
+        again: bool = False,
     ) -> None:
-        """Send a session of an entity events, or the ids of events; those next to each other in one block."""
+        """Send a subscriber events, or the ids of events; those next to each other in one block."""
         world = self._world
         config = world.config
+        is_doubtful = (lambda event: True) if again else self._doubts(serving)
         for batch in batches(offers, lambda offer: len(offer[2]), config.batch_bytes, config.batch):
             streams: dict[bytes, int] = {}
             items: list[tuple[int, int, int, int, bytes, bool]] = []
@@ -193,8 +246,10 @@ class Notifier:
                     row = (event.sequence, previous, place, event.catenation, block, doubts[at])
                     items.append(row)
                     at += count
-            world.context.send(to, Notice(world.topic, name, session, tuple(streams), tuple(items)))
+            notice = Notice(world.topic, entity.name, session.id, tuple(streams), tuple(items))
+            world.context.send(session.contact, notice)
             self.sent += len(batch)
+        session.notified_at = world.context.now()
 
     def _joined(self, offers: Sequence[_Offer]) -> Sequence[tuple[int, bytes]]:
         """The blocks, or joined ids, of offers whose numbers follow each other; made once for all."""
@@ -214,48 +269,51 @@ class Notifier:
         self, sender: Contact, invoice: Invoice, entity: EntityDissemination | None
     ) -> None:
         """`entity`: the one that the invoice names, if it is registered."""
-        session = None if entity is None else entity.session
-        sharing = None if entity is None else entity.sharing
-        if sharing is not None and sharing.receive_invoice(sender, invoice):
-            return
-        if entity is None or session is None or session.id != invoice.session:
+        serving = None if entity is None else entity.serving
+        session = None if serving is None else serving.sessions.get(invoice.session)
+        if entity is None or serving is None or session is None:
             self.refuse(sender, invoice.entity, invoice.session, REGISTER_AGAIN)
             return
         session.contact = sender
         session.heard_at = self._world.context.now()
-        session.acknowledge(invoice.received)
+        serving.acknowledge(session, invoice.received)
         if invoice.missing:
-            self._send_again(entity, session, invoice.missing)
+            wanted = Numbers(spans=invoice.missing)
+            numbers = [one for one in session.assigned if one in wanted]
+            self._send_numbers(entity, session, numbers[: self._world.config.window])
         if invoice.unnumbered:
             self._tell_numbers(entity, session, invoice.unnumbered[: self._world.config.batch])
         advanced = entity.advance()
-        done = entity.finish(invoice.done if session.ordered else session.sync)
+        done = entity.finish(invoice.done if serving.ordered else serving.sync)
         if done:
             self._on_change(entity)
         self._heard_of_gaps(entity, invoice)
         if invoice.leaving:
-            entity.session = None
+            self._leave(entity, serving, session)
         if advanced or done:
             self._persist_progress(entity)
-        else:
-            self.respond(entity)
+        elif not invoice.leaving:
+            self.respond(entity, session)
         self.push(entity)
 
-    def _send_again(
+    def _send_numbers(
         self,
         entity: EntityDissemination,
         session: SubscriberSession,
-        missing: Iterable[tuple[int, int]],
+        numbers: Sequence[int],
+        *,
+        whole: bool = True,
     ) -> None:
-        wanted, config = Numbers(spans=missing), self._world.config
-        numbers = [one for one in session.outstanding if one in wanted][: config.window]
+        """Send a subscriber events that it was notified of once more, or with their ids their numbers."""
 
-        def send(again: list[StoredEvent]) -> None:
-            if entity.session is session:
-                self._send(entity, session, [(event, 0, event.body) for event in again])
+        def send(events: list[StoredEvent]) -> None:
+            serving = entity.serving
+            if serving is not None and serving.sessions.get(session.id) is session:
+                offers = [(one, 0, one.body if whole else one.id) for one in events]
+                self._send(entity, serving, session, offers)
 
         if numbers:
-            self._inventory.read(numbers, config.window_bytes, send)
+            self._inventory.read(numbers, self._world.config.window_bytes, send)
 
     def _tell_numbers(
         self, entity: EntityDissemination, session: SubscriberSession, ids: Sequence[bytes]
@@ -264,13 +322,8 @@ class Notifier:
         topic, ids = self._world.topic, [id for id in ids if len(id) == ID_BYTES]
 
         def tell(numbers: dict[bytes, int]) -> None:
-            told = sorted(number for number in numbers.values() if number in session.outstanding)
-            if told and entity.session is session:
-                self._inventory.read(told, self._world.config.window_bytes, send)
-
-        def send(events: list[StoredEvent]) -> None:
-            if entity.session is session:
-                self._send(entity, session, [(event, 0, event.id) for event in events])
+            told = sorted(number for number in numbers.values() if number in session.assigned)
+            self._send_numbers(entity, session, told, whole=False)
 
         self._world.read(lambda store: store.sequences(topic, ids), tell)
 
@@ -285,7 +338,8 @@ class Notifier:
 
         def safe() -> None:
             entity.granted = max(entity.granted, sync)
-            self.respond(entity)
+            for session in entity.serving.sessions.values() if entity.serving is not None else ():
+                self.respond(entity, session)
 
         self._world.commit(changes, safe)
 
@@ -295,53 +349,41 @@ class Notifier:
             return
         gaps = self.gaps(entity)
         if gaps and all(gap in invoice.gaps for gap in gaps):
-            told = GapsTold(self._world.topic, entity.name, max(last for _, last in gaps))
-            self._world.commit([told], lambda: None)
+            self._world.commit([GapsTold(self._world.topic, entity.name)], lambda: None)
 
-    def gaps(self, entity: EntityDissemination) -> Spans:
+    def gaps(self, entity: EntityDissemination) -> GapRows:
         known = self._world.store.entity(self._world.topic, entity.name)
-        return () if known is None else tuple((g.span.first, g.span.last) for g in known.gaps)
+        gaps = () if known is None else known.gaps
+        return tuple((gap.source, gap.first, gap.last, gap.reason) for gap in gaps)
 
-    def respond(self, entity: EntityDissemination) -> None:
-        """Tell a subscriber where it stands."""
-        session = entity.session
-        if session is None:
-            return
-        last = session.previous if self.is_quiet(session.notified_at) else session.acknowledged_to
-        missing = session.missing(last)
-        self.tell(session.contact, entity, session.id, entity.told_sync, session.previous, missing)
-
-    def is_quiet(self, notified_at: float) -> bool:
-        """Whether whatever was not acknowledged since this time counts as missed."""
-        world = self._world
-        return world.context.now() - notified_at >= QUIET * world.config.grace
-
-    def tell(
-        self,
-        to: Contact,
-        entity: EntityDissemination,
-        session: bytes,
-        sync: int,
-        highest: int,
-        missing: Spans,
-    ) -> None:
-        """Tell a session of an entity where it stands."""
-        world = self._world
+    def respond(self, entity: EntityDissemination, session: SubscriberSession) -> None:
+        """Tell a subscriber where it stands. Once it was quiet for a while, whatever was not acknowledged
+        counts as missed."""
+        world, serving = self._world, entity.serving
+        assert serving is not None
+        is_quiet = world.context.now() - session.notified_at >= QUIET * world.config.grace
         response = AckResponse(
             world.topic,
             entity.name,
-            session,
+            session.id,
             world.replica,
             entity.epoch,
-            sync,
-            highest,
-            missing,
+            min(serving.sync, entity.granted),
+            session.previous,
+            session.missing(session.previous if is_quiet else session.acknowledged_to),
             self.gaps(entity),
             entity.began,
             "",
             self._here.floor,
         )
-        world.context.send(to, response)
+        world.context.send(session.contact, response)
+
+    def send_away(self, entity: EntityDissemination) -> None:
+        """Have those who are here find another archive."""
+        if entity.serving is not None:
+            for session in entity.serving.sessions.values():
+                self.refuse(session.contact, entity.name, session.id, MOVED)
+            entity.serving = None
 
 
 def _runs(offers: Sequence[_Offer], doubts: Sequence[bool]) -> Iterator[int]:

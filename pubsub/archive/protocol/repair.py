@@ -127,7 +127,10 @@ class Repair:
         if hopeless and is_ready:
             for span in hopeless.spans():
                 self._given_up.add_span(*span)
-            self._entities.give_up(hopeless.spans())
+            ids = {number: next(iter(ids)) for number, ids in self._ids.items() if len(ids) == 1}
+            self._entities.give_up(
+                hopeless.spans(), {number: id for number, id in ids.items() if number in hopeless}
+            )
 
     def _hopeless(self, damaged: Numbers) -> Numbers:
         now, config = self._world.context.now(), self._world.config

@@ -31,11 +31,13 @@ from pubsub.archive.protocol.frontier import (
 )
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import (
+    MARK_BYTES,
     ReplicaInfo,
     ReplicaInvoice,
     ReplicaParts,
     ReplicaSummary,
     StoredEvents,
+    mark_size,
 )
 from pubsub.archive.protocol.repair import Repair
 from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable, is_line
@@ -48,9 +50,6 @@ from pubsub.reliable.runs import RUN_BYTES
 
 if TYPE_CHECKING:
     from pubsub.archive.protocol.managed_topic import ManagedTopic
-
-MARK_BYTES = 40
-"""Of a stream and its catenation number in a message, or of an event's id and its number."""
 
 ROW_BYTES = 100
 """Bytes of a row of `StoredEvents` beside the event."""
@@ -275,10 +274,10 @@ class Replication:
         want: bool = False,
     ) -> None:
         world, most = self._world, self._world.config.batch_bytes
-        for part in batches(have, _mark_size, most):
+        for part in batches(have, mark_size, most):
             invoice = ReplicaInvoice(world.topic, world.replica, tuple(part), (), want, ())
             world.context.send(peer.contact, invoice)
-        for lines in batches(stored, _mark_size, most):
+        for lines in batches(stored, mark_size, most):
             invoice = ReplicaInvoice(world.topic, world.replica, (), tuple(lines), False, ())
             world.context.send(peer.contact, invoice)
 
@@ -483,7 +482,7 @@ class Replication:
 
     def _send_skips(self, peer: ReplicaPeer, skips: list[tuple[bytes, int]]) -> None:
         world = self._world
-        for part in batches(skips, _mark_size, world.config.batch_bytes):
+        for part in batches(skips, mark_size, world.config.batch_bytes):
             message = StoredEvents(world.topic, world.replica, (), False, (), tuple(part))
             world.context.send(peer.contact, message)
 
@@ -565,10 +564,6 @@ class _Target:
     @property
     def is_known(self) -> bool:
         return self._of is not None and len(self._parts) >= self._of
-
-
-def _mark_size(mark: tuple[bytes, int]) -> int:
-    return MARK_BYTES
 
 
 def _after(

@@ -13,8 +13,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
+from overlay.bounded import remember
 from overlay.contact import Contact
 from overlay.context import Context, OneTimer
 from pubsub.archive.protocol.archived_event import Received
@@ -23,21 +24,23 @@ from pubsub.archive.protocol.frontier import Given, Marks, origin_of
 from pubsub.archive.protocol.messages import (
     BUSY,
     DEREGISTERED,
+    MARK_BYTES,
     MOVED,
     REGISTER_AGAIN,
     AckResponse,
+    GapRows,
     Invoice,
     Notice,
     Register,
-    Spans,
 )
 from pubsub.archive.protocol.world import LARGEST_NUMBER
 from pubsub.event import MOST_EVENTS
 from pubsub.reliable.numbers import Numbers, spans_of
+from pubsub.reliable.runs import Gap, Reason
 
 SESSION_BYTES = 8
-MARK_BYTES = 40
-"""Bytes of a stream and its catenation number in a message."""
+MOST_TOLD = 4096
+"""Sources of which it is remembered which gaps the application was told of."""
 DONE_A_TIME = 256
 """Events that the application gets done with before the archive is told without waiting for more."""
 
@@ -84,7 +87,7 @@ class DurableSubscriber(ABC):
         config: DurableConfig,
         *,
         deliver: Callable[[Numbered], None],
-        on_gap: Callable[[int, int], None],
+        on_gap: Callable[[Gap], None],
         on_silent: Callable[[], None],
         on_registered: Callable[[str], None],
         on_displaced: Callable[[], None] = lambda: None,
@@ -123,8 +126,9 @@ class DurableSubscriber(ABC):
         self._leaving = False
         self._answered_at = 0.0
         self._told_gaps: dict[bytes, Numbers] = {}
-        """The gaps that the application was told of, by the replica whose numbers they are."""
-        self._heard_gaps: Spans = ()
+        """The gaps that the application was told of, by source; by replica where that one did not know the
+        source, as the numbers are its own."""
+        self._heard_gaps: GapRows = ()
         """The gaps in the archive's last response."""
         self._unsent_done = 0
         self._wanted: dict[int, None] = {}
@@ -264,11 +268,13 @@ class DurableSubscriber(ABC):
 
     def _hear_of_gaps(self, response: AckResponse) -> None:
         self._heard_gaps = response.gaps
-        for first, last in response.gaps:
-            told = self._told_gaps.setdefault(response.replica, Numbers())
+        for source, first, last, reason in response.gaps:
+            whose = source or response.replica
+            told = self._told_gaps.get(whose, Numbers())
+            remember(self._told_gaps, whose, told, MOST_TOLD)
             for news in Numbers(spans=[(first, last)]).without(told).spans():
                 told.add_span(*news)
-                self._on_gap(*news)
+                self._on_gap(Gap.of(source, *news, cast(Reason, reason)))
 
     def _begin_there_elsewhere(self, began: float) -> None:
         """The archive may fail before it has told a replica of the registration. That replica's "now" and its

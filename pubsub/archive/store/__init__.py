@@ -12,7 +12,6 @@ from pubsub.archive.store.changes import (
     Change,
     Deregister,
     Drop,
-    EntityGap,
     ForgetReplica,
     ForgetStreams,
     ForgetTopic,
@@ -24,6 +23,7 @@ from pubsub.archive.store.changes import (
     Reserve,
     StoredEvent,
 )
+from pubsub.archive.store.gaps import EntityGap
 from pubsub.archive.store.group_commit import GroupCommit
 from pubsub.archive.store.interface import Damage, Entity, Holding, Store, StoreError
 from pubsub.archive.store.opening import open_store

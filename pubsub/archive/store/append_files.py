@@ -85,7 +85,7 @@ class AppendFileStore(SqlStore):
 
     def _skip_lost_numbers(self, reason: str) -> None:
         """Never give a number again that the batch at the damaged end of the log may have used."""
-        last = dict(self._registry.last)
+        last = {topic: self._registry.last(topic) for topic in self._registry}
         self._tail = [Damage(t, Span(n + 1, n + MAX_BATCH), reason) for t, n in last.items()]
         self._commit([Reserve(topic, number + MAX_BATCH) for topic, number in last.items()])
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import msgpack
 
+from pubsub.archive.store.gaps import EntityGap
 from pubsub.reliable.numbers import Span
 
 T = TypeVar("T")
@@ -146,19 +147,9 @@ class Note(SmallChange):
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class EntityGap:
-    """Events that were removed before an entity had had them; kept until it has been told."""
-
-    entity: str
-    span: Span
-    events: int
-    """How many within the span were for this entity."""
-
-
 @_numbered(12)
 class Drop(SmallChange):
-    """Remove events, and remember the gaps that this leaves. Made by `pubsub.archive.store.retention`."""
+    """Remove events, and remember the gaps that this leaves."""
 
     spans: tuple[Span, ...]
     gaps: tuple[EntityGap, ...] = ()
@@ -166,10 +157,9 @@ class Drop(SmallChange):
 
 @_numbered(13)
 class GapsTold(SmallChange):
-    """An entity knows of its gaps up to `last`: forget them."""
+    """An entity knows of all of its gaps: forget them."""
 
     entity: str
-    last: int
 
 
 @_numbered(14)
@@ -228,7 +218,7 @@ def unpack_event(sequence: int, packed: memoryview) -> StoredEvent:
 def pack_change(change: SmallChange) -> bytes:
     """Any change but an event."""
     kind = type(change)
-    values = [_plain(getattr(change, name)) for name in _FIELDS[kind]]
+    values = [getattr(change, name) for name in _FIELDS[kind]]
     packed: bytes = msgpack.packb([_NUMBERS[kind], *values])
     return packed
 
@@ -241,17 +231,9 @@ def unpack_change(packed: memoryview) -> SmallChange:
         values[2] = tuple((replica, _spans(spans)) for replica, spans in values[2])
     elif kind is Drop:
         values[1] = _spans(values[1])
-        values[2] = tuple(
-            EntityGap(entity, Span(*span), count) for entity, span, count in values[2]
-        )
+        values[2] = tuple(map(EntityGap.unpack, values[2]))
     change: SmallChange = kind(*values)
     return change
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return [value.entity, list(value.span), value.events] if isinstance(value, EntityGap) else value
 
 
 def _spans(raw: tuple[tuple[int, int], ...]) -> tuple[Span, ...]:

@@ -91,10 +91,7 @@ class GroupCommit:
         if error is not None:
             self._on_failure(error)
         elif not done.cancelled() and not self._closed:
-            try:
-                then()
-            except StoreError as failure:
-                self._on_failure(failure)
+            then()
 
     @property
     def is_stalled(self) -> bool:

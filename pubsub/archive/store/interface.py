@@ -15,18 +15,20 @@ told of a number that a crash could take back. `write` and `sync` come from one 
 come from another while they run.
 
 A store that fails while it writes or syncs is of no more use: what the disk has is not known (the kernel may
-have dropped the dirty pages). It raises `StoreError`, then and at every later call; open it anew to go on
-with what survived.
+have dropped the dirty pages). It raises `StoreError`, then and at every later call that writes or has to
+read the disk; open it anew to go on with what survived. In memory, and so never failing, are topics, amounts,
+highest numbers, entities, catenation numbers, notes and what is known to be damaged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from overlay.errors import CamcastError
-from pubsub.archive.store.changes import Change, EntityGap, StoredEvent
+from pubsub.archive.store.changes import Change, StoredEvent
+from pubsub.archive.store.gaps import EntityGap
 from pubsub.reliable.numbers import Span
 
 
@@ -34,8 +36,7 @@ class StoreError(CamcastError):
     """The store cannot be read or written; whatever was not synced must be taken for lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(NamedTuple):
     """A registered entity of a topic."""
 
     name: str
@@ -58,6 +59,8 @@ class Holding:
     """Bytes of its body."""
     waiting: tuple[str, ...]
     """The registered entities that it is for and that have not had it."""
+    id: bytes
+    publisher: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,11 @@ class Store(Protocol):
         it is 0 for others; `last_sequence + 1` if there is none."""
         ...
 
+    def publishers_of(self, topic: str, runs: Iterable[bytes]) -> dict[bytes, bytes]:
+        """By run: the publisher of one of its events that are there. The ids of events begin with their
+        run."""
+        ...
+
     def since(self, topic: str, time: float) -> int:
         """The lowest number of an event archived at `time` or later; `last_sequence + 1` if there is none."""
         ...
@@ -168,7 +176,7 @@ class Store(Protocol):
     def entity(self, topic: str, name: str) -> Entity | None: ...
 
     def entities(self, topic: str) -> tuple[Entity, ...]:
-        """Every registered entity, in order of registration."""
+        """Every registered entity, in the order of their names."""
         ...
 
     def catenations(self, topic: str) -> dict[bytes, int]: ...

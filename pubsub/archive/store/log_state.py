@@ -147,7 +147,7 @@ class LogState:
             Held(
                 topic, self._held(topic), tuple((r, n.spans()) for r, n in self.told(topic).items())
             )
-            for topic in sorted({**self.registry.last, **self.names.topics})
+            for topic in sorted({*self.registry, *self.names.topics})
         ]
         return [*self.registry.changes(), *held]
 
@@ -350,8 +350,9 @@ def _note(recovery: Recovery, segment: Segment, one: FoundRecord) -> None:
     topic = recovery.topics.get(one.header.topic_check, "")
     if one.body is None:
         if one.header.kind == EVENT:
-            last = recovery.state.registry.last
-            last[topic] = max(last.get(topic, 0), one.header.sequence)  # not to be given again
+            registry = recovery.state.registry
+            last = max(registry.last(topic), one.header.sequence)  # not to be given again
+            registry.put(topic, "last", "", last)
             recovery.state.spoil(topic, Span(one.header.sequence, one.header.sequence))
             recovery.state.name(topic, one.header.sequence, one.header.id)
         else:
@@ -367,8 +368,9 @@ def _note(recovery: Recovery, segment: Segment, one: FoundRecord) -> None:
 def _close_holes(recovery: Recovery) -> None:
     """Holes that no later event of a topic has closed reach to the highest number."""
     for hole in recovery.holes:
-        for topic, last in recovery.state.registry.last.items():
+        for topic in recovery.state.registry:
             if hole.get(topic, 0) >= 0:
+                last = recovery.state.registry.last(topic)
                 _spoil_between(recovery, topic, hole.get(topic, 0), last + 1)
 
 

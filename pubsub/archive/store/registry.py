@@ -1,7 +1,13 @@
-"""The small state of a store, in memory: entities, sync points, catenation numbers, notes, highest numbers.
+"""The small state of a store, in memory: rows of four kinds in every topic.
 
-Every store keeps it here and writes it down in its own way. A batch is first applied to a `Pending`, which
-sees the registry through its own changes; `settle` makes them the registry's once they are synced.
+    kind         key                  value
+    last         (none)               the highest sequence number that was used
+    entity       its name             an `Entity`
+    catenation   a stream's name      its highest catenation number
+    note         its key              a few bytes of the archive's own
+
+Every store keeps the rows here and writes them down in its own way. A batch is first applied to a `Pending`,
+which sees the registry through its own changes; `settle` makes them the registry's once they are synced.
 
 `RegistryReads` has the reads of a store that its registry answers, from memory.
 """
@@ -10,9 +16,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, Literal, get_args
 
 from pubsub.archive.store.changes import (
     AdvanceSync,
@@ -20,7 +25,6 @@ from pubsub.archive.store.changes import (
     Change,
     Deregister,
     Drop,
-    EntityGap,
     ForgetStreams,
     ForgetTopic,
     GapsTold,
@@ -30,188 +34,154 @@ from pubsub.archive.store.changes import (
     Reserve,
     StoredEvent,
 )
+from pubsub.archive.store.gaps import EntityGap, with_gap
 from pubsub.archive.store.interface import Entity
-from pubsub.reliable.numbers import Span
 
-MOST_GAPS = 64
-"""Gaps that are kept for an entity that has not been told; beyond, the two oldest become one."""
-
-K = TypeVar("K")
-V = TypeVar("V")
+Kind = Literal["last", "entity", "catenation", "note"]
+Key = str | bytes
+Row = tuple[str, Kind, Key]
+"""The topic, the kind and the key of a row."""
 
 
 class Registry:
-    """What has been synced of topics, entities, catenation numbers and notes."""
+    """What has been synced."""
 
     def __init__(self) -> None:
-        self.last: dict[str, int] = {}
-        self.entities: dict[str, dict[str, Entity]] = {}
-        self.catenations: dict[str, dict[bytes, int]] = {}
-        self.notes: dict[str, dict[str, bytes]] = {}
+        self._topics: dict[str, dict[Kind, dict[Key, Any]]] = {}
 
-    def entity(self, topic: str, name: str) -> Entity | None:
-        return self.entities.get(topic, {}).get(name)
+    def __iter__(self) -> Iterator[str]:
+        """The topics of which anything is kept."""
+        return iter(self._topics)
+
+    def rows(self, topic: str, kind: Kind) -> dict[Any, Any]:
+        """The values of one kind, by their keys."""
+        kinds = self._topics.get(topic)
+        return {} if kinds is None else kinds[kind]
+
+    def get(self, topic: str, kind: Kind, key: Key = "") -> Any:
+        """A value; None where there is none."""
+        return self.rows(topic, kind).get(key)
+
+    def put(self, topic: str, kind: Kind, key: Key, value: Any) -> None:
+        kinds = self._topics.get(topic)
+        if kinds is None:
+            kinds = self._topics[topic] = {one: {} for one in get_args(Kind)}
+        if value is None:
+            kinds[kind].pop(key, None)
+        else:
+            kinds[kind][key] = value
+
+    def last(self, topic: str) -> int:
+        """The highest number that was used; 0 where none was."""
+        return self.get(topic, "last") or 0
 
     def waiting(self, topic: str, sequence: int, audience: Iterable[str]) -> tuple[str, ...]:
         """The names in an event's audience that are still registered and have not had the event."""
-        entities = self.entities.get(topic, {})
+        entities = self.rows(topic, "entity")
         return tuple(
             name for name in audience if name in entities and sequence > entities[name].sync
         )
 
-    def forget(self, topic: str) -> None:
-        for part in (self.last, self.entities, self.catenations, self.notes):
-            part.pop(topic, None)
-
     def settle(self, pending: Pending) -> None:
         for topic in pending.forgotten:
-            self.forget(topic)
-        self.last |= pending.last
-        for (topic, name), entity in pending.entities.items():
-            if (topic, name) in pending.registered:
-                _put(self.entities, topic, name, None)
-            _put(self.entities, topic, name, entity)
-        for (topic, publisher), catenation in pending.catenations.items():
-            _put(self.catenations, topic, publisher, catenation)
-        for (topic, key), value in pending.notes.items():
-            _put(self.notes, topic, key, value)
+            self._topics.pop(topic, None)
+        for row, value in pending.changed.items():
+            self.put(*row, value)
 
     def changes(self) -> Iterator[Change]:
         """Changes that make an empty registry equal to this one."""
-        for topic, last in self.last.items():
-            yield Reserve(topic, last)
-        for topic, entities in self.entities.items():
-            for entity in entities.values():
+        for topic in self:
+            yield Reserve(topic, self.last(topic))
+            for entity in self.rows(topic, "entity").values():
                 yield from _entity_changes(topic, entity)
-        for topic, catenations in self.catenations.items():
-            for publisher, catenation in catenations.items():
+            for publisher, catenation in self.rows(topic, "catenation").items():
                 yield Catenate(topic, publisher, catenation)
-        for topic, notes in self.notes.items():
-            for key, value in notes.items():
+            for key, value in self.rows(topic, "note").items():
                 yield Note(topic, key, value)
 
 
 class Pending:
-    """What a batch makes of a registry: the values it changed, None for those it removed."""
+    """What a batch makes of a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self.forgotten: dict[str, None] = {}
-        """Topics whose former state goes before anything below is put."""
-        self.last: dict[str, int] = {}
-        self.entities: dict[tuple[str, str], Entity | None] = {}
-        self.registered: dict[tuple[str, str], None] = {}
-        """The entities among them that begin anew, behind all others."""
-        self.catenations: dict[tuple[str, bytes], int | None] = {}
-        self.notes: dict[tuple[str, str], bytes | None] = {}
+        """Topics whose former rows go before anything below is put."""
+        self.changed: dict[Row, Any] = {}
+        """The rows that are other ones now; None for those that are removed."""
+
+    def get(self, topic: str, kind: Kind, key: Key = "") -> Any:
+        if (topic, kind, key) in self.changed:
+            return self.changed[topic, kind, key]
+        return None if topic in self.forgotten else self._registry.get(topic, kind, key)
 
     def apply(self, change: Change) -> None:
         """Take a change into account; those of the inventory and of replicas leave no trace here."""
         if type(change) is StoredEvent:  # first of all, for nearly all of them are
-            self._append(change)
+            self._raise(change.topic, "last", "", change.sequence)
+            self._raise(change.topic, "catenation", change.publisher, change.catenation)
             return
         match change:
             case Reserve(topic, last):
-                self._use(topic, last)
+                self._raise(topic, "last", "", last)
             case Catenate(topic, publisher, catenation):
-                self._catenate(topic, publisher, catenation)
+                self._raise(topic, "last", "", 0)
+                self._raise(topic, "catenation", publisher, catenation)
             case ForgetStreams(topic, publishers):
-                self._use(topic, 0)
-                self.catenations.update(((topic, publisher), None) for publisher in publishers)
+                self._raise(topic, "last", "", 0)
+                for publisher in publishers:
+                    self.changed[topic, "catenation", publisher] = None
             case Note(topic, key, value):
-                self._use(topic, 0)
-                self.notes[topic, key] = value
+                self._raise(topic, "last", "", 0)
+                self.changed[topic, "note", key] = value
             case ForgetTopic(topic):
-                self._forget(topic)
-            case Drop(topic, _, gaps):
-                for gap in gaps:
-                    self._change(topic, gap.entity, partial(_with_gap, gap))
+                self.forgotten[topic] = None
+                self.changed = {row: one for row, one in self.changed.items() if row[0] != topic}
             case _:
                 self._apply_to_entity(change)
-
-    def _append(self, event: StoredEvent) -> None:
-        last = self.last.get(event.topic)
-        if last is None:
-            self._use(event.topic, event.sequence)
-        elif event.sequence > last:
-            self.last[event.topic] = event.sequence
-        before = self.catenations.get((event.topic, event.publisher))
-        if before is None:
-            self._catenate(event.topic, event.publisher, event.catenation)
-        elif event.catenation > before:
-            self.catenations[event.topic, event.publisher] = event.catenation
 
     def _apply_to_entity(self, change: Change) -> None:
         match change:
             case Register(topic, name, epoch):
-                self._use(topic, epoch)
-                if self._entity(topic, name) is None:
-                    self.entities.pop((topic, name), None)
-                    self.entities[topic, name] = Entity(name, epoch, epoch, {}, ())
-                    self.registered[topic, name] = None
+                self._raise(topic, "last", "", epoch)
+                if self.get(topic, "entity", name) is None:
+                    self.changed[topic, "entity", name] = Entity(name, epoch, epoch, {}, ())
             case Deregister(topic, name):
-                self.entities[topic, name] = None
+                self.changed[topic, "entity", name] = None
             case PutProfile(topic, name, profile_name, sequence, profile):
-                self._use(topic, sequence)
-                self._change(topic, name, lambda one: _with_profile(one, profile_name, profile))
+                self._raise(topic, "last", "", sequence)
+                self._change(
+                    topic,
+                    name,
+                    lambda one: one._replace(profiles={**one.profiles, profile_name: profile}),
+                )
             case AdvanceSync(topic, name, sync):
-                self._change(topic, name, lambda one: _advanced(one, sync))
-            case GapsTold(topic, name, last):
-                self._change(topic, name, lambda one: _told(one, last))
-
-    def _entity(self, topic: str, name: str) -> Entity | None:
-        if (topic, name) in self.entities:
-            return self.entities[topic, name]
-        return None if topic in self.forgotten else self._registry.entity(topic, name)
+                self._change(topic, name, lambda one: one._replace(sync=max(sync, one.sync)))
+            case Drop(topic, _, gaps):
+                for gap in gaps:
+                    self._change(topic, gap.entity, partial(_with_gap, gap))
+            case GapsTold(topic, name):
+                self._change(topic, name, lambda one: one._replace(gaps=()))
 
     def _change(self, topic: str, name: str, change: Callable[[Entity], Entity]) -> None:
         """Change an entity; one that is not registered stays so."""
-        entity = self._entity(topic, name)
+        entity = self.get(topic, "entity", name)
         if entity is not None:
-            self.entities[topic, name] = change(entity)
+            self.changed[topic, "entity", name] = change(entity)
 
-    def _use(self, topic: str, sequence: int) -> None:
-        kept = 0 if topic in self.forgotten else self._registry.last.get(topic, 0)
-        self.last[topic] = max(self.last.get(topic, kept), sequence)
-
-    def _catenate(self, topic: str, publisher: bytes, catenation: int) -> None:
-        self._use(topic, 0)
-        kept = 0
-        if topic not in self.forgotten:
-            kept = self._registry.catenations.get(topic, {}).get(publisher, 0)
-        before = self.catenations.get((topic, publisher), kept) or 0
-        self.catenations[topic, publisher] = max(before, catenation)
-
-    def _forget(self, topic: str) -> None:
-        self.forgotten[topic] = None
-        self.last.pop(topic, None)
-        _remove_topic(self.entities, topic)
-        _remove_topic(self.catenations, topic)
-        _remove_topic(self.notes, topic)
-
-
-def _with_profile(entity: Entity, name: str, profile: bytes) -> Entity:
-    others = {key: value for key, value in entity.profiles.items() if key != name}
-    return replace(entity, profiles={**others, name: profile})
-
-
-def _advanced(entity: Entity, sync: int) -> Entity:
-    return replace(entity, sync=max(sync, entity.sync))
+    def _raise(self, topic: str, kind: Kind, key: Key, number: int) -> None:
+        """A number never goes back."""
+        row = (topic, kind, key)
+        before = self.changed.get(row)
+        if before is None:
+            before = self.get(*row) or 0
+            self.changed[row] = before
+        if number > before:
+            self.changed[row] = number
 
 
 def _with_gap(gap: EntityGap, entity: Entity) -> Entity:
-    gaps = (*entity.gaps, gap)
-    if len(gaps) > MOST_GAPS:
-        first, second, *rest = gaps
-        span = Span(
-            min(first.span.first, second.span.first), max(first.span.last, second.span.last)
-        )
-        gaps = (EntityGap(gap.entity, span, first.events + second.events), *rest)
-    return replace(entity, gaps=gaps)
-
-
-def _told(entity: Entity, last: int) -> Entity:
-    return replace(entity, gaps=tuple(gap for gap in entity.gaps if gap.span.last > last))
+    return entity._replace(gaps=tuple(with_gap(list(entity.gaps), gap)))
 
 
 def _entity_changes(topic: str, entity: Entity) -> Iterator[Change]:
@@ -223,19 +193,6 @@ def _entity_changes(topic: str, entity: Entity) -> Iterator[Change]:
         yield Drop(topic, (), entity.gaps)
 
 
-def _put(table: dict[str, dict[K, V]], topic: str, key: K, value: V | None) -> None:
-    rows = table.setdefault(topic, {})
-    if value is None:
-        rows.pop(key, None)
-    else:
-        rows[key] = value
-
-
-def _remove_topic(table: dict[tuple[str, K], V], topic: str) -> None:
-    for key in [key for key in table if key[0] == topic]:
-        del table[key]
-
-
 class RegistryReads:
     """Part of every store: entities, publishers, notes, highest numbers."""
 
@@ -244,25 +201,26 @@ class RegistryReads:
 
     def topics(self) -> tuple[str, ...]:
         with self._lock:
-            return tuple(sorted(self._registry.last))
+            return tuple(sorted(self._registry))
 
     def last_sequence(self, topic: str) -> int:
         with self._lock:
-            return self._registry.last.get(topic, 0)
+            return self._registry.last(topic)
 
     def entity(self, topic: str, name: str) -> Entity | None:
         with self._lock:
-            return self._registry.entity(topic, name)
+            entity: Entity | None = self._registry.get(topic, "entity", name)
+            return entity
 
     def entities(self, topic: str) -> tuple[Entity, ...]:
         with self._lock:
-            return tuple(self._registry.entities.get(topic, {}).values())
+            return tuple(one for _, one in sorted(self._registry.rows(topic, "entity").items()))
 
     def catenations(self, topic: str) -> dict[bytes, int]:
         with self._lock:
-            return dict(self._registry.catenations.get(topic, {}))
+            return dict(self._registry.rows(topic, "catenation"))
 
     def notes(self, topic: str, prefix: str = "") -> dict[str, bytes]:
         with self._lock:
-            notes = self._registry.notes.get(topic, {})
+            notes = self._registry.rows(topic, "note")
             return {key: notes[key] for key in sorted(notes) if key.startswith(prefix)}

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from overlay.errors import UsageError
-from pubsub.archive.store.changes import Drop, EntityGap
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.interface import Holding, Store
 from pubsub.reliable.numbers import Numbers, Span
 
 _PAGE = 1000
 PAGES = 64
 """Pages of the inventory that are looked at each time."""
-
-EXACT_GAPS = 16
-"""Ranges of numbers that one look may leave as gaps of an entity."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +43,15 @@ class Retention:
 class Plan:
     """What one look at a part of the inventory found."""
 
-    drop: Drop | None
-    """The change that brings the topic nearer to its limits, to be written like any other; None for none."""
+    gone: list[Holding]
+    """The events to be removed, in order; this brings the topic nearer to its limits."""
     next: Scan
     """Where to go on the next time."""
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The sequence numbers of the events to be removed."""
+        return Numbers.of(holding.sequence for holding in self.gone).spans()
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ class Scan:
         Those that have to stay count as if they went: limits are of the newest events, and what somebody
         waits for is kept on top of them."""
         if retention.is_unlimited:
-            return Plan(None, Scan())
-        gone, gaps = Numbers(most=None), dict[str, Numbers]()
+            return Plan([], Scan())
+        gone: list[Holding] = []
         waited_for = Numbers(spans=unread, most=None)
         count, size = store.count(topic) - self.count, store.size(topic) - self.size
         after, stayed, stayed_bytes, is_done = self.after, self.count, self.size, False
@@ -95,21 +96,12 @@ class Scan:
                 if (holding.waiting or number in waited_for) and not retention.drop_unseen:
                     stayed, stayed_bytes = stayed + 1, stayed_bytes + holding.size
                     continue
-                gone.add(number)
-                for entity in holding.waiting:
-                    gaps.setdefault(entity, Numbers(most=None)).add(number)
+                gone.append(holding)
             if is_done or not page:
                 break
         else:
-            return Plan(_drop(topic, gone, gaps), Scan(after, stayed, stayed_bytes))
-        return Plan(_drop(topic, gone, gaps), Scan())
-
-
-def _drop(topic: str, gone: Numbers, gaps: dict[str, Numbers]) -> Drop | None:
-    if not gone:
-        return None
-    told = tuple(gap for entity in sorted(gaps) for gap in _gaps(entity, gaps[entity]))
-    return Drop(topic, gone.spans(), told)
+            return Plan(gone, Scan(after, stayed, stayed_bytes))
+        return Plan(gone, Scan())
 
 
 def _is_over(retention: Retention, count: int, size: int, age: float) -> bool:
@@ -118,16 +110,3 @@ def _is_over(retention: Retention, count: int, size: int, age: float) -> bool:
         or (retention.max_count is not None and count > retention.max_count)
         or (retention.max_bytes is not None and size > retention.max_bytes)
     )
-
-
-def _gaps(entity: str, sequences: Numbers) -> Iterator[EntityGap]:
-    """What an entity is told to have missed: numbers that were for it and no others, so that it can count
-    them; beyond `EXACT_GAPS` ranges the first ones as one."""
-    spans = sequences.spans()
-    if len(spans) > EXACT_GAPS:
-        before = spans[: len(spans) - EXACT_GAPS + 1]
-        spans = spans[len(before) :]
-        joined = Span(before[0].first, before[-1].last)
-        yield EntityGap(entity, joined, sum(last - first + 1 for first, last in before))
-    for span in spans:
-        yield EntityGap(entity, span, span.last - span.first + 1)

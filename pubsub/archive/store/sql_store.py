@@ -19,6 +19,7 @@ from pubsub.archive.store.sql_tables import (
     event_checksum,
     load,
 )
+from pubsub.event import NUMBER_BYTES
 from pubsub.reliable.numbers import Numbers, Span
 
 _EVENT = "place, time, audience, stream, catenation, checksum, id, body"
@@ -171,6 +172,20 @@ class SqlStore(RegistryReads):
         found = [self._sequence(place) for place in places if place is not None]
         return min(found, default=self.last_sequence(topic) + 1)
 
+    def publishers_of(self, topic: str, runs: Iterable[bytes]) -> dict[bytes, bytes]:
+        statement = (
+            "SELECT stream FROM events WHERE place BETWEEN ? AND ? AND id BETWEEN ? AND ? LIMIT 1"
+        )
+        last = b"\xff" * NUMBER_BYTES
+        asked = {run: self._ask(statement, topic, _ALL, run, run + last) for run in runs}
+        with self._lock:
+            publishers = self._names.publishers
+            return {
+                run: publishers[rows[0][0]]
+                for run, rows in asked.items()
+                if rows and rows[0][0] in publishers
+            }
+
     def since(self, topic: str, time: float) -> int:
         rows = self._ask(
             "SELECT place FROM events WHERE place BETWEEN ? AND ? AND time >= ? ORDER BY place LIMIT 1",
@@ -184,7 +199,7 @@ class SqlStore(RegistryReads):
 
     def holdings(self, topic: str, after: int, limit: int) -> list[Holding]:
         rows = self._ask(
-            "SELECT place, time, size, audience FROM events WHERE place BETWEEN ? AND ?"
+            "SELECT place, time, size, audience, id, stream FROM events WHERE place BETWEEN ? AND ?"
             " ORDER BY place LIMIT ?",
             topic,
             Span(after + 1, MAX_SEQUENCE),
@@ -199,8 +214,10 @@ class SqlStore(RegistryReads):
                     self._registry.waiting(
                         topic, self._sequence(place), self._names.members.get(audience, ())
                     ),
+                    bytes(id) if isinstance(id, _BYTES) else b"",
+                    self._names.publishers.get(stream, b""),
                 )
-                for place, time, size, audience in rows
+                for place, time, size, audience, id, stream in rows
             ]
 
     # -- tables of other replicas --

@@ -3,8 +3,9 @@
 Every event has a checksum over everything that is stored of it (`event_checksum`). An event's `place` is
 its topic's number and its sequence number in one integer, so that the table is its own index and grows at
 the end of each topic. Topics, audiences (the sets of entities that events are for) and streams (a publisher
-in a topic) are numbered, and events refer to them by number. Rows that are read into memory have a checksum
-each; where it is wrong, the store is not opened.
+in a topic) are numbered, in the table of names, and events refer to them by number. The rows of the registry
+are in the table of state, with how much each topic has. Rows of both have a checksum each; where it is wrong,
+the store is not opened.
 
 `SqlBatch` writes one batch of changes, within one transaction. The same tables, in memory, are the index of
 the append-only files (`pubsub.archive.store.log_state`): there a row has the event's place in the files where
@@ -24,12 +25,12 @@ import msgpack
 from pubsub.archive.store.changes import (
     Change,
     Drop,
-    EntityGap,
     ForgetReplica,
     ForgetTopic,
     ReplicaStored,
     StoredEvent,
 )
+from pubsub.archive.store.gaps import EntityGap
 from pubsub.archive.store.interface import Entity, StoreError
 from pubsub.archive.store.registry import Pending, Registry
 from pubsub.reliable.numbers import Span
@@ -75,22 +76,14 @@ INDEX_EVENTS = (
     "CREATE INDEX IF NOT EXISTS events_by_stream ON events (stream, catenation)",
 )
 SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS topics (
-        number {int} PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-        last {int} NOT NULL, events {int} NOT NULL, bytes {int} NOT NULL, checksum {int} NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS audiences (number {int} PRIMARY KEY, names {blob} NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS streams (
-        number {int} PRIMARY KEY, topic {int} NOT NULL, publisher {blob} NOT NULL,
-        catenation {int} NOT NULL, checksum {int} NOT NULL, UNIQUE (topic, publisher))""",
+    """CREATE TABLE IF NOT EXISTS names (
+        number {int} PRIMARY KEY, kind TEXT NOT NULL, topic {int} NOT NULL, name {blob} NOT NULL,
+        checksum {int} NOT NULL)""",
     CREATE_EVENTS,
     *INDEX_EVENTS,
-    """CREATE TABLE IF NOT EXISTS entities (
-        topic {int} NOT NULL, name TEXT NOT NULL, position {int} NOT NULL, epoch {int} NOT NULL,
-        sync {int} NOT NULL, profiles {blob} NOT NULL, gaps {blob} NOT NULL,
-        checksum {int} NOT NULL, PRIMARY KEY (topic, name))""",
-    """CREATE TABLE IF NOT EXISTS notes (
-        topic {int} NOT NULL, key TEXT NOT NULL, value {blob} NOT NULL, checksum {int} NOT NULL,
-        PRIMARY KEY (topic, key))""",
+    """CREATE TABLE IF NOT EXISTS state (
+        topic {int} NOT NULL, kind TEXT NOT NULL, key {blob} NOT NULL, value {blob} NOT NULL,
+        checksum {int} NOT NULL, PRIMARY KEY (topic, kind, key))""",
     """CREATE TABLE IF NOT EXISTS replica_events (
         topic {int} NOT NULL, replica {blob} NOT NULL, sequence {int} NOT NULL, id {blob} NOT NULL,
         PRIMARY KEY (topic, replica, sequence))""",
@@ -169,53 +162,32 @@ class Names:
 def load(connection: Connection) -> tuple[Registry, Names]:
     """Everything but the events and the replicas' tables; `StoreError` when a row is damaged."""
     registry, names = Registry(), Names()
-    topics: dict[int, str] = {}
     for row in connection.query(
-        "SELECT number, name, last, events, bytes, checksum FROM topics ORDER BY number"
+        "SELECT number, kind, topic, name, checksum FROM names ORDER BY number"
     ):
-        number, name, last, events, size = _verified("topics", row)
-        topics[number], names.topics[name] = name, number
-        registry.last[name], names.amounts[name] = last, (events, size)
-    for number, members in connection.query("SELECT number, names FROM audiences"):
-        names.members[number] = tuple(msgpack.unpackb(members))
-        names.audiences[names.members[number]] = number
-    for row in connection.query(
-        "SELECT number, topic, publisher, catenation, checksum FROM streams ORDER BY number"
-    ):
-        number, topic, publisher, catenation = _verified("streams", row)
-        names.streams[topic, publisher] = number
-        names.publishers[number] = publisher
-        registry.catenations.setdefault(topics[topic], {})[publisher] = catenation
-    for row in connection.query(
-        "SELECT topic, name, epoch, sync, profiles, gaps, checksum FROM entities ORDER BY position"
-    ):
-        topic, *fields = _verified("entities", row)
-        entity = _entity(*fields)
-        registry.entities.setdefault(topics[topic], {})[entity.name] = entity
-    for row in connection.query("SELECT topic, key, value, checksum FROM notes"):
-        topic, key, value = _verified("notes", row)
-        registry.notes.setdefault(topics[topic], {})[key] = value
+        number, kind, topic, name = _verified("names", row)
+        if kind == "topic":
+            names.topics[name.decode()] = number
+        elif kind == "stream":
+            names.streams[topic, name] = number
+            names.publishers[number] = name
+        else:
+            names.members[number] = tuple(msgpack.unpackb(name))
+            names.audiences[names.members[number]] = number
+    topics = {number: topic for topic, number in names.topics.items()}
+    for row in connection.query("SELECT topic, kind, key, value, checksum FROM state"):
+        topic, kind, key, packed = _verified("state", row)
+        value = msgpack.unpackb(packed)
+        if kind == "amount":
+            names.amounts[topics[topic]] = (value[0], value[1])
+        elif kind == "entity":
+            name, epoch, sync, profiles, gaps = value
+            entity = Entity(name, epoch, sync, profiles, tuple(map(EntityGap.unpack, gaps)))
+            registry.put(topics[topic], kind, name, entity)
+        else:
+            key = key if kind == "catenation" else key.decode()
+            registry.put(topics[topic], kind, key, value)
     return registry, names
-
-
-def entity_row(entity: Entity) -> tuple[Any, ...]:
-    """An entity as it stands in its table, without its topic and its position."""
-    gaps = [(gap.entity, *gap.span, gap.events) for gap in entity.gaps]
-    packed = (msgpack.packb(part) for part in (dict(entity.profiles), gaps))
-    return (entity.name, entity.epoch, entity.sync, *packed)
-
-
-def _entity(name: str, epoch: int, sync: int, profiles: bytes, gaps: bytes) -> Entity:
-    return Entity(
-        name,
-        epoch,
-        sync,
-        msgpack.unpackb(profiles),
-        tuple(
-            EntityGap(who, Span(first, last), events)
-            for who, first, last, events in msgpack.unpackb(gaps)
-        ),
-    )
 
 
 _PUT_EVENT = "INSERT INTO events ({}) VALUES ({}) ON CONFLICT (place) DO UPDATE SET {}".format(
@@ -223,25 +195,10 @@ _PUT_EVENT = "INSERT INTO events ({}) VALUES ({}) ON CONFLICT (place) DO UPDATE 
     ", ".join("?" for _ in EVENT_COLUMNS),
     ", ".join(f"{column} = excluded.{column}" for column in EVENT_COLUMNS[1:]),
 )
-_PUT_TOPIC = (
-    "INSERT INTO topics (number, name, last, events, bytes, checksum) VALUES (?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (number) DO UPDATE SET last = excluded.last, events = excluded.events,"
-    " bytes = excluded.bytes, checksum = excluded.checksum"
-)
-_PUT_AUDIENCE = "INSERT INTO audiences (number, names) VALUES (?, ?)"
-_PUT_STREAM = (
-    "INSERT INTO streams (number, topic, publisher, catenation, checksum) VALUES (?, ?, ?, ?, ?)"
-    " ON CONFLICT (number) DO UPDATE SET catenation = excluded.catenation, checksum = excluded.checksum"
-)
-_PUT_ENTITY = (
-    "INSERT INTO entities (position, topic, name, epoch, sync, profiles, gaps, checksum)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, name) DO UPDATE SET epoch = excluded.epoch,"
-    " sync = excluded.sync, profiles = excluded.profiles,"
-    " gaps = excluded.gaps, checksum = excluded.checksum"
-)
-_PUT_NOTE = (
-    "INSERT INTO notes (topic, key, value, checksum) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT (topic, key) DO UPDATE SET value = excluded.value, checksum = excluded.checksum"
+_PUT_NAME = "INSERT INTO names (number, kind, topic, name, checksum) VALUES (?, ?, ?, ?, ?)"
+_PUT_STATE = (
+    "INSERT INTO state (topic, kind, key, value, checksum) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (topic, kind, key) DO UPDATE SET value = excluded.value, checksum = excluded.checksum"
 )
 _PUT_REPLICA_EVENT = (
     "INSERT INTO replica_events (topic, replica, sequence, id) VALUES (?, ?, ?, ?)"
@@ -298,9 +255,9 @@ class SqlBatch:
 
     def settle(self) -> None:
         self._registry.settle(self._pending)
-        for (topic, publisher), catenation in self._pending.catenations.items():
-            if catenation is None:
-                self._names.forget_stream(topic, publisher)
+        for (topic, kind, key), value in self._pending.changed.items():
+            if kind == "catenation" and value is None and isinstance(key, bytes):
+                self._names.forget_stream(topic, key)
         for topic in self._pending.forgotten:
             self._names.forget(topic)
         self._names.amounts |= self._amounts
@@ -390,68 +347,30 @@ class SqlBatch:
         self._drop(topic, Span(0, MAX_SEQUENCE))
         number = self._topic(topic)
         self._topics[topic] = None
-        for table in ("streams", "entities", "notes", "replica_events"):
+        for table in ("names", "state", "replica_events"):
             self._connection.execute(f"DELETE FROM {table} WHERE topic = ?", (number,))
-        self._connection.execute("DELETE FROM topics WHERE number = ?", (number,))
+        self._connection.execute("DELETE FROM names WHERE number = ?", (number,))
         self._amounts[topic] = (0, 0)
 
     # -- the registry --
 
     def _write_registry(self) -> None:
-        pending = self._pending
-        streams = [
-            checked(
-                self._stream(self._topic(topic), publisher),
-                self._topic(topic),
-                publisher,
-                catenation,
-            )
-            for (topic, publisher), catenation in pending.catenations.items()
-            if catenation is not None
-        ]
-        self._put(_PUT_STREAM, streams)
-        for (topic, publisher), catenation in pending.catenations.items():
-            if catenation is None:
-                self._connection.execute(
-                    "DELETE FROM streams WHERE topic = ? AND publisher = ?",
-                    (self._topic(topic), publisher),
-                )
-        entities: list[tuple[Any, ...]] = []
-        notes: list[tuple[Any, ...]] = []
-        position = self._free_position()
-        for (topic, name), entity in pending.entities.items():
-            if entity is None or (topic, name) in pending.registered:
-                self._remove("entities WHERE topic = ? AND name = ?", topic, name)
-            if entity is not None:
-                row = checked(self._topic(topic), *entity_row(entity))
-                entities.append((position + len(entities), *row))
-        for (topic, key), value in pending.notes.items():
-            if value is None:
-                self._remove("notes WHERE topic = ? AND key = ?", topic, key)
-            else:
-                notes.append(checked(self._topic(topic), key, value))
-        self._put(_PUT_ENTITY, entities)
-        self._put(_PUT_NOTE, notes)
-        topics = [
-            checked(self._topic(topic), topic, self._last(topic), *self._amount(topic))
-            for topic in {**pending.last, **self._amounts}
-            if topic in pending.last or topic not in pending.forgotten
-        ]
-        self._put(_PUT_TOPIC, topics)
-
-    def _put(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        rows: list[tuple[Any, ...]] = []
+        for (topic, kind, key), value in self._pending.changed.items():
+            number, raw = self._topic(topic), key.encode() if isinstance(key, str) else key
+            if value is not None:
+                rows.append(checked(number, kind, raw, msgpack.packb(value)))
+                continue
+            this = "topic = ? AND kind = ? AND key = ?"
+            self._connection.execute(f"DELETE FROM state WHERE {this}", (number, kind, raw))
+            if kind == "catenation":
+                stream = self._names.streams.get((number, raw), -1)
+                self._connection.execute("DELETE FROM names WHERE number = ?", (stream,))
+        for topic, amount in self._amounts.items():
+            if self._topics.get(topic, 0) is not None:
+                rows.append(checked(self._topic(topic), "amount", b"", msgpack.packb(amount)))
         if rows:
-            self._connection.execute_many(statement, rows)
-
-    def _remove(self, what: str, topic: str, key: str) -> None:
-        self._connection.execute(f"DELETE FROM {what}", (self._topic(topic), key))
-
-    def _free_position(self) -> int:
-        """Where new entities go, behind those that are there; an old one keeps its own."""
-        if not self._pending.entities:
-            return 0
-        [(last,)] = self._connection.query("SELECT coalesce(max(position), 0) FROM entities")
-        return int(last) + 1
+            self._connection.execute_many(_PUT_STATE, rows)
 
     # -- numbers --
 
@@ -459,7 +378,7 @@ class SqlBatch:
         number = self._topics[topic] if topic in self._topics else self._names.topics.get(topic)
         if number is None:
             number = self._topics[topic] = self._names.free_number()
-            self._note(_PUT_TOPIC, checked(number, topic, 0, 0, 0))
+            self._name(number, "topic", 0, topic.encode())
         return number
 
     def _stream(self, topic: int, publisher: bytes) -> int:
@@ -468,7 +387,7 @@ class SqlBatch:
             number = self._names.free_number()
             self._names.streams[topic, publisher] = number
             self._names.publishers[number] = publisher
-            self._note(_PUT_STREAM, checked(number, topic, publisher, 0))
+            self._name(number, "stream", topic, publisher)
         return number
 
     def _audience(self, destinations: tuple[str, ...]) -> int:
@@ -477,23 +396,19 @@ class SqlBatch:
             number = self._names.free_number()
             self._names.audiences[destinations] = number
             self._names.members[number] = destinations
-            self._note(_PUT_AUDIENCE, (number, msgpack.packb(destinations)))
+            self._name(number, "audience", 0, msgpack.packb(destinations))
         return number
 
-    def _note(self, statement: str, row: tuple[Any, ...]) -> None:
-        """Write a row of a small table."""
+    def _name(self, number: int, kind: str, topic: int, name: bytes) -> None:
+        """Write down what has got a number."""
         if self._keeps_registry:
-            self._connection.execute(statement, row)
+            self._connection.execute(_PUT_NAME, checked(number, kind, topic, name))
 
     # -- amounts --
 
     def _last(self, topic: str) -> int:
         """The highest number used so far, this batch included."""
-        last = self._pending.last.get(topic)
-        if last is None:
-            forgotten = topic in self._pending.forgotten
-            return 0 if forgotten else self._registry.last.get(topic, 0)
-        return last
+        return self._pending.get(topic, "last") or 0
 
     def _amount(self, topic: str) -> tuple[int, int]:
         return self._amounts.get(topic) or self._names.amounts.get(topic, (0, 0))

@@ -18,7 +18,7 @@ from pubsub.doors.mqtt.message import topic_of
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason
 from pubsub.doors.mqtt.session import Session
 from pubsub.doors.mqtt.subscribing import name_at_archive
-from pubsub.doors.mqtt.wills import kept_will
+from pubsub.doors.mqtt.wills import AGAIN_SECONDS, kept_will
 
 if TYPE_CHECKING:
     from pubsub.doors.mqtt.hub import Hub
@@ -42,6 +42,7 @@ class _Entry:
         self.client_id = client_id
         self.connection = connection
         self.connect = connect
+        self.afresh = connect.clean_start
         self.expiry = expiry
         self.entered = entered
         self.session: Session | None = None
@@ -52,9 +53,9 @@ class _Entry:
     def failed(self) -> None:
         self._entering.not_fetched(self)
 
-    def displaced(self) -> None:
+    def displaced(self, afresh: bool) -> None:
         if self.session is not None:
-            self._entering.moved(self.session)
+            self._entering.moved(self.session, afresh)
 
 
 class Entering:
@@ -68,8 +69,8 @@ class Entering:
         self._entering: dict[str, _Entry] = {}
         """By client id: whose session is being fetched."""
 
-    def moved(self, session: Session) -> None:
-        self._hub.moved(session)
+    def moved(self, session: Session, afresh: bool) -> None:
+        self._hub.moved(session, afresh)
 
     def enter(
         self, connection: Connection, connect: Connect, expiry: float, entered: Entered
@@ -100,7 +101,9 @@ class Entering:
         if session is not None and connect.clean_start:
             self._hub.end(session)
             session = None
-        self._hub.wills.cancel(client_id)
+        will_before = self._hub.wills.cancel(client_id)
+        if session is not None and not will_before:
+            will_before = session.will  # it waits at another door, which took this one for dead
         entry = _Entry(
             self,
             client_id,
@@ -114,13 +117,15 @@ class Entering:
             self._entering[client_id] = entry
             if earlier is not None:
                 earlier.connection.taken_over()
+            if will_before:
+                self._hub.network.will_over(will_before)
             self._hub.network.open_session(client_id, entry)
             return
         present = session is not None
         if session is None:
             session = self._hub.new_session(client_id, connect)
         self._have(entry, session)
-        self._keep_will(entry, session, present)
+        self._keep_will(entry, session, present, will_before)
 
     def _have(self, entry: _Entry, session: Session) -> None:
         entry.session = session
@@ -157,7 +162,7 @@ class Entering:
             self._subscribe_again(session, record.subscriptions)
         elif record is not None:
             self._forget_kept(entry.client_id, record.subscriptions)
-        will_before = b"" if record is None or is_over else record.will
+        will_before = b"" if record is None or not present else record.will
         self._keep_will(entry, session, present, will_before)
 
     def _forget_kept(self, client_id: str, kept: list[KeptSubscription]) -> None:
@@ -176,8 +181,8 @@ class Entering:
     def _keep_will(
         self, entry: _Entry, session: Session, present: bool, before: bytes = b""
     ) -> None:
-        """Have the client's will kept where sessions are, in place of the one that the door before has kept,
-        and let the client in."""
+        """Have the client's will kept where sessions are, in place of the one that was kept before, and let
+        the client in."""
         will = entry.connect.will
         if not self._hub.network.keeps_sessions or (will is None and not before):
             self._let_in(entry, session, present)
@@ -231,29 +236,35 @@ class Entering:
     def wills_lost(self, ids: Container[bytes]) -> None:
         """Another door has taken these wills over, though this one is there: clients that are connected keep
         theirs anew."""
-        self._hub.wills.leave_to_heir(ids)
+        self._hub.wills.leave(ids)
         for session in list(self._hub.sessions.values()):
             connection = self._hub.connections.get(session.client_id)
             if session.will and session.will in ids and connection is not None:
                 self._keep_again(session, connection)
 
     def _keep_again(self, session: Session, connection: Connection) -> None:
+        """Until the archive has it, or the client has left."""
         before = session.will
         if connection.will is None:
             return
 
+        def is_there() -> bool:
+            is_connected = self._hub.connections.get(session.client_id) is connection
+            return is_connected and session.will == before
+
         def written(id: bytes | None) -> None:
             if id is None:
-                self._hub.drop("will_not_kept")
-            elif (
-                self._hub.connections.get(session.client_id) is not connection
-                or session.will != before
-            ):
+                self._hub.clock.call_later(AGAIN_SECONDS, again)
+            elif not is_there():
                 self._hub.network.will_over(id)
             else:
                 session.will = id
                 if session.keeper is not None:
                     session.keeper.changed()
 
+        def again() -> None:
+            if is_there():
+                self._hub.network.keep_will(will, before, written, is_same=True)
+
         will = kept_will(session.client_id, connection.will, session.expiry)
-        self._hub.network.keep_will(will, b"", written)
+        again()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
-from pubsub.doors.mqtt.packets import MqttError, Reason
+from pubsub.doors.mqtt.packets import LONGEST_KNOWN, MqttError, Reason
 
 T = TypeVar("T")
 _SHARE = "$share"
@@ -23,7 +24,11 @@ class TopicFilter:
 
     @classmethod
     def parse(cls, text: str) -> TopicFilter:
-        """`MqttError` when the text is not a filter (section 4.7)."""
+        """`MqttError` when the text is not a filter (section 4.7). Clients with the same one share it."""
+        return _known_filter(text) if len(text) <= LONGEST_KNOWN else cls._parse(text)
+
+    @classmethod
+    def _parse(cls, text: str) -> TopicFilter:
         group: str | None = None
         rest = text
         if text == _SHARE or text.startswith(_SHARE + "/"):
@@ -45,6 +50,9 @@ class TopicFilter:
                 break
             fixed.append(level)
         return "/".join(fixed)
+
+
+_known_filter = lru_cache(maxsize=4096)(TopicFilter._parse)
 
 
 def _is_wrong(level: str) -> bool:

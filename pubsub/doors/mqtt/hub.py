@@ -8,7 +8,7 @@ published after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from overlay.context import Timer
 from overlay.metrics import Metrics
@@ -19,19 +19,23 @@ from pubsub.doors.mqtt.entering import Entering
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
 from pubsub.doors.mqtt.kept import KeptSubscription
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
-from pubsub.doors.mqtt.network import Access, MqttConfig, Network
+from pubsub.doors.mqtt.network import Access, MqttConfig, Network, Open
 from pubsub.doors.mqtt.other_doors import Clock, OtherDoors
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
 from pubsub.doors.mqtt.partials import Partials
-from pubsub.doors.mqtt.session import Forms, Granted, Outgoing, Session
+from pubsub.doors.mqtt.session import Common, Forms, Granted, Outgoing, Session
 from pubsub.doors.mqtt.shared import Group
 from pubsub.doors.mqtt.subscribing import Subscribing
 from pubsub.doors.mqtt.wills import Wills, kept_will
 
-_Matching = tuple[list[tuple[Session, list[Granted]]], list[Granted]]
+_Matching = tuple[list[tuple[Granted, ...]], list[Granted]]
+"""The subscriptions that match a topic, those of one client together; and those that groups share."""
 
-MOST_MATCHED = 4_096
-"""Topics of which it is remembered who is subscribed."""
+MOST_MATCHED = 200_000
+"""Clients of which it is remembered that they are subscribed to a topic, of all topics together, about 60
+bytes each; a topic counts as `_TOPIC` clients."""
+
+_TOPIC = 50
 
 
 class Hub:
@@ -42,7 +46,7 @@ class Hub:
         clock: Clock,
         network: Network,
         config: MqttConfig,
-        access: Access,
+        access: Access | None,
         metrics: Metrics,
         name: str,
         authenticator: Authenticator | None = None,
@@ -51,15 +55,17 @@ class Hub:
         self.clock = clock
         self.network = network
         self.config = config
-        self.access = access
+        self.access = access or Open(authenticated=authenticator is not None)
         self.authenticator = authenticator
-        self._now, self._drop = clock.now, self.drop  # the same objects for all sessions
+        self._common = Common(config.most_waiting, clock.now, self.drop)
         self.sessions: dict[str, Session] = {}
         self.connections: dict[str, Connection] = {}
         self.entering = Entering(self, name)
-        self._tree: FilterTree[tuple[Session, Granted]] = FilterTree()
+        self._tree: FilterTree[Granted] = FilterTree()
         self._matched: dict[str, _Matching] = {}
         """By topic: what was found in the tree, since it was last changed."""
+        self._remembered = 0
+        """What is there, by the measure of `MOST_MATCHED`."""
         self.doors = OtherDoors(
             clock,
             network.door,
@@ -72,7 +78,7 @@ class Hub:
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
         self.endings: dict[str, Timer] = {}
         """By client id: sessions without a connection, until they end."""
-        self.wills = Wills(clock, self.publish, network.will_over)
+        self.wills = Wills(clock, self.publish, self._will_due, network.will_over)
         self.deadlines = Deadlines(clock)
         self.partials = Partials(clock, config)
         """Packets of all connections that have not come whole."""
@@ -93,9 +99,7 @@ class Hub:
 
     def new_session(self, client_id: str, connect: Connect) -> Session:
         self._make_room()
-        session = self.sessions[client_id] = Session(
-            client_id, self.config.most_waiting, self._now, self._drop
-        )
+        session = self.sessions[client_id] = Session(client_id, self._common)
         session.is_fresh = connect.clean_start
         return session
 
@@ -115,11 +119,15 @@ class Hub:
             session.client = None
         if self.connections.get(client_id) is connection:
             del self.connections[client_id]
-        id, session.will = session.will, b""
+        id, delay = session.will, 0.0
         if will is not None:
-            self.wills.schedule(client_id, kept_will(client_id, will, session.expiry), id)
+            kept = kept_will(client_id, will, session.expiry)
+            delay = kept.delay
+            self.wills.schedule(client_id, kept, id)
         elif id:
             self.network.will_over(id)
+        if delay <= 0:
+            session.will = b""  # the client's coming back does not end it
         if session.expiry <= 0:
             self.end(session)
         elif self.sessions.get(client_id) is session:
@@ -139,7 +147,17 @@ class Hub:
             session.keeper.end(forget)
         for text in list(session.subscriptions):
             self.unsubscribe(session, text, forget)
-        self.wills.publish(session.client_id)  # it is not delayed beyond the session
+        if forget:
+            self.wills.publish(session.client_id)  # it is not delayed beyond the session
+
+    def _will_due(self, client_id: str) -> None:
+        """The client has not come back within the delay of its will."""
+        session = self.sessions.get(client_id)
+        if session is not None and session.will:
+            session.will = b""
+            if session.keeper is not None:
+                session.keeper.changed()
+        self.wills.publish(client_id)
 
     def _make_room(self) -> None:
         """Forget the session that has been away longest when there are too many."""
@@ -189,21 +207,21 @@ class Hub:
             done(Reason.NOT_AUTHORIZED)
         else:
             following = None if is_new or before is None else before.following
-            granted = Granted(parsed, asked, identifier, following, before_move)
+            granted = Granted(session, parsed, asked, identifier, following, before_move)
             session.subscriptions[asked.filter] = granted
             self._put(session, granted)
             Subscribing(self, session, granted, topic, is_new, done).begin(kept)
 
     def _put(self, session: Session, granted: Granted) -> None:
-        self._matched.clear()
+        self._forget_matched()
         levels, group = granted.filter.levels, granted.filter.group
         if group is None:
-            self._tree.put(levels, session.client_id, (session, granted))
+            self._tree.put(levels, session.client_id, granted)
             return
         shared = self._shared.get((group, levels))
         if shared is None:
             shared = self._shared[group, levels] = Group(self, granted)
-            self._tree.put(levels, (group, levels), (session, granted))
+            self._tree.put(levels, (group, levels), granted)
         if session.client_id not in shared.members:
             self.doors.joined(shared.key)
         shared.join(session)
@@ -218,7 +236,7 @@ class Hub:
         granted = session.subscriptions.pop(text, None)
         if granted is None:
             return False
-        self._matched.clear()
+        self._forget_matched()
         levels, group = granted.filter.levels, granted.filter.group
         if group is None:
             self._tree.remove(levels, session.client_id)
@@ -254,29 +272,34 @@ class Hub:
         for granted in groups:
             self.shared(granted).deliver(message, key)
         forms: Forms = {}
-        for session, grants in targets:
+        for grants in targets:
             kept = grants[0].following is not None or (
                 len(grants) > 1 and any(one.following is not None for one in grants)
             )
             if kept and message.qos and message.sender:
                 continue  # a client's message: the archive brings it, and in order
-            self.offer(session, message, grants, key=key if kept else b"", forms=forms)
+            self.offer(grants[0].session, message, grants, key=key if kept else b"", forms=forms)
 
     def _matching(self, topic: str) -> _Matching:
         """Whose subscriptions match a topic, and the groups that share one."""
         matching = self._matched.get(topic)
         if matching is None:
-            found: dict[str, tuple[Session, list[Granted]]] = {}
+            found: dict[str, list[Granted]] = {}
             groups: list[Granted] = []
-            for session, granted in self._tree.matching(topic):
+            for granted in self._tree.matching(topic):
                 if granted.filter.group is not None:
                     groups.append(granted)
                 else:
-                    found.setdefault(session.client_id, (session, []))[1].append(granted)
-            if len(self._matched) >= MOST_MATCHED:
-                self._matched.clear()
-            matching = self._matched[topic] = (list(found.values()), groups)
+                    found.setdefault(granted.session.client_id, []).append(granted)
+            if self._remembered > MOST_MATCHED:
+                self._forget_matched()
+            self._remembered += _TOPIC + len(found)
+            matching = self._matched[topic] = ([*map(tuple, found.values())], groups)
         return matching
+
+    def _forget_matched(self) -> None:
+        self._matched.clear()
+        self._remembered = 0
 
     def deliver_kept(
         self,
@@ -296,22 +319,25 @@ class Hub:
         else:
             self.offer(session, message, [granted], key=key, done=done)
 
-    def moved(self, session: Session) -> None:
-        """The client has connected to another door, which has its subscriptions now."""
+    def moved(self, session: Session, afresh: bool = False) -> None:
+        """The client has connected to another door, which has its subscriptions now; `afresh`: with a clean
+        start, so that the session has ended."""
         if self.sessions.get(session.client_id) is not session:
             return
         connection = self.connections.pop(session.client_id, None)
-        self.wills.cancel(session.client_id)  # the session goes on: a will that waits does not come
         self.end(session, forget=False)
         if connection is not None:
             connection.taken_over()
-            self.wills.cancel(session.client_id)  # nor one whose delay has just begun
+        if afresh:
+            self.wills.publish(session.client_id)
+        elif waiting := self.wills.cancel(session.client_id):
+            self.network.will_over(waiting)
 
     def offer(
         self,
         session: Session,
         message: MqttMessage,
-        grants: list[Granted],
+        grants: Sequence[Granted],
         retained: bool = False,
         key: bytes = b"",
         done: Callable[[], None] | None = None,

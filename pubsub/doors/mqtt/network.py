@@ -131,9 +131,11 @@ class Network(Protocol):
     door: bytes
     """Tells this door from others."""
 
-    def tell_doors(self, groups: list[bytes], segments: list[bytes] | None) -> None:
-        """Tell other doors which groups have members at this one, and which segments of wills this one has;
-        what they say comes to `Hub.doors`."""
+    def tell_doors(
+        self, groups: list[bytes], segments: list[bytes] | None, orphans: list[bytes]
+    ) -> None:
+        """Tell other doors which groups have members at this one, which segments of wills this one has, and
+        of which it knows that they have no door; what they say comes to `Hub.doors`."""
         ...
 
     def forget(self, name: str, topic: str) -> None:
@@ -141,10 +143,15 @@ class Network(Protocol):
         ...
 
     def keep_will(
-        self, will: KeptWill | None, before: bytes, written: Callable[[bytes | None], None]
+        self,
+        will: KeptWill | None,
+        before: bytes,
+        written: Callable[[bytes | None], None],
+        is_same: bool = False,
     ) -> None:
-        """Have the archive keep a client's will, in place of the one that another door has kept under the id
-        `before`. `written` is told the will's id (empty without one), or None: no archive has answered."""
+        """Have the archive keep a client's will, in place of the one that was kept under the id `before`.
+        `written` is told the will's id (empty without one), or None: no archive has answered. `is_same`: the
+        two are one will, which another door has taken over; it comes once."""
         ...
 
     def will_over(self, id: bytes) -> None:
@@ -159,6 +166,9 @@ class Network(Protocol):
 class Opener(Protocol):
     """What takes a session that was kept."""
 
+    afresh: bool
+    """The session that was kept is to end."""
+
     def opened(self, keeping: Keeping, record: Record | None, is_over: bool) -> None:
         """Called once; without a record nothing is kept; `is_over`: the session has ended."""
         ...
@@ -167,8 +177,8 @@ class Opener(Protocol):
         """Called in place of `opened`: no archive has answered."""
         ...
 
-    def displaced(self) -> None:
-        """Another door writes the session from here on."""
+    def displaced(self, afresh: bool) -> None:
+        """Another door writes the session from here on; `afresh`: another session of the client."""
         ...
 
 
@@ -187,10 +197,13 @@ class Access(Protocol):
 
 
 class Open:
-    """Everybody may do everything."""
+    """Everybody may do everything; with `authenticated`, all whom the door's authenticator has let in."""
+
+    def __init__(self, authenticated: bool = False) -> None:
+        self._authenticated = authenticated
 
     def connect(self, client_id: str, username: str | None, password: bytes | None) -> bool:
-        return True
+        return not self._authenticated
 
     def publish(self, client_id: str, topic: str) -> bool:
         return True

@@ -7,8 +7,12 @@ for `SILENT_SECONDS`, or whose node is suspected to have crashed, is gone until 
 Each door computes, from a message's event id and the doors that have members of a group, the same door as all
 others: that one gives the message to one of its members. So each message goes to one of the group while doors
 know the same of each other. Where an archive keeps the topic it is the archive that shares out messages of
-QoS 1 and 2 (`pubsub.doors.mqtt.shared`). In the same way one door heirs a segment of wills whose door is
-gone; should two of them take it for theirs, the archive gives it to one.
+QoS 1 and 2 (`pubsub.doors.mqtt.shared`).
+
+In the same way one door heirs a segment of wills whose door is gone. That one may not have heard of the
+segment, so those that have heard of it heir it in turn if no door says that it has the segment: the next one
+`TURN_SECONDS` later. Should two of them take it for theirs, the archive gives it to one. Until it has one of
+these *orphans*, a door tells the others of it: should that door go too, they heir the segment.
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ from overlay.context import Timer
 
 BEAT_SECONDS = 2.0
 SILENT_SECONDS = 7.0
+
+TURN_SECONDS = 10.0
+"""How long a door has to take over a segment of wills, before it is the next one's turn."""
 
 MOST_DOORS = 1_000
 """Other doors that are remembered."""
@@ -53,6 +60,7 @@ class _Other(NamedTuple):
     heard: float
     groups: frozenset[bytes]
     segments: dict[bytes, None]
+    orphans: dict[bytes, None]
     keeps_wills: bool
 
 
@@ -63,15 +71,16 @@ class OtherDoors:
         self,
         clock: Clock,
         door: bytes,
-        tell: Callable[[list[bytes], list[bytes] | None], None],
+        tell: Callable[[list[bytes], list[bytes] | None, list[bytes]], None],
         *,
         keeps_wills: bool = False,
         on_gone: Callable[[bytes, float], None] = lambda door, heard: None,
         on_heir: Callable[[bytes], None] = lambda segment: None,
     ) -> None:
-        """`door`: tells this door from others. `tell`: have the other doors told of these groups, and of
-        these segments, or None where this door keeps no wills. `on_gone`: a door is gone, which was last
-        heard then. `on_heir`: this door is to have a segment from here on."""
+        """`door`: tells this door from others. `tell`: have the other doors told of these groups, of these
+        segments, or None where this door keeps no wills, and of these orphans. `on_gone`: a door is gone,
+        which was last heard then. `on_heir`: this door is to have a segment from here on; `settled` is to be
+        called when it has it, or another door does."""
         self._clock = clock
         self._door = door
         self._tell = tell
@@ -81,9 +90,12 @@ class OtherDoors:
         self._members: Counter[bytes] = Counter()
         self._segments: dict[bytes, None] = {}
         self._others: dict[bytes, _Other] = {}
-        self._orphans: dict[bytes, None] = {}
-        """Segments of doors that are gone."""
+        self._orphans: dict[bytes, float] = {}
+        """Segments of doors that are gone, and since when."""
+        self._heired: dict[bytes, None] = {}
+        """Those that this door is about to have."""
         self._timer: Timer | None = None
+        self._is_closed = False
         if keeps_wills:
             self._timer = clock.call_later(0.0, self._beat)
 
@@ -105,18 +117,27 @@ class OtherDoors:
         self._segments = dict.fromkeys(segments)
         self._beat()
 
+    def close(self) -> None:
+        """Tell and heir nothing any more."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
     def _beat(self) -> None:
+        if self._is_closed:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._tell(list(self._members), list(self._segments) if self._keeps_wills else None)
+        segments = list(self._segments) if self._keeps_wills else None
+        self._tell(list(self._members), segments, [*self._orphans, *self._heired])
         self._look()
         if self._members or self._keeps_wills:
             self._timer = self._clock.call_later(BEAT_SECONDS, self._beat)
 
     # -- others --
 
-    def heard(self, door: Any, groups: Any, segments: Any) -> None:
+    def heard(self, door: Any, groups: Any, segments: Any, orphans: Any = None) -> None:
         """What another door has said; anything else is ignored."""
         if type(door) is not bytes or door == self._door or not isinstance(groups, list):
             return
@@ -127,6 +148,7 @@ class OtherDoors:
             self._clock.now(),
             frozenset(_known(groups, MOST_GROUPS)),
             _known(segments, MOST_SEGMENTS) if keeps_wills else {},
+            _known(orphans, MOST_SEGMENTS) if isinstance(orphans, list) else {},
             keeps_wills,
         )
         for segment in other.segments:
@@ -141,22 +163,29 @@ class OtherDoors:
         other = self._others.pop(door, None)
         if other is None:
             return
-        for segment in other.segments if self._keeps_wills else ():
-            if len(self._orphans) < MOST_SEGMENTS:
-                self._orphans[segment] = None
+        for segment in (*other.segments, *other.orphans) if self._keeps_wills else ():
+            is_known = segment in self._segments or segment in self._heired
+            if not is_known and not self.is_kept(segment) and len(self._orphans) < MOST_SEGMENTS:
+                self._orphans.setdefault(segment, self._clock.now())
         self._on_gone(door, other.heard)
         self._look()
 
     def _look(self) -> None:
         """Which doors have been silent for too long, and who heirs."""
-        ended = self._clock.now() - SILENT_SECONDS
-        while self._others and next(iter(self._others.values())).heard <= ended:
+        now = self._clock.now()
+        while self._others and next(iter(self._others.values())).heard <= now - SILENT_SECONDS:
             self.gone(next(iter(self._others)))
         heirs = [door for door, other in self._others.items() if other.keeps_wills]
-        for segment in list(self._orphans):
-            if _first((self._door, *heirs), segment) == self._door:
+        for segment, since in list(self._orphans.items()):
+            before = sum(_weight(door, segment) > _weight(self._door, segment) for door in heirs)
+            if now - since >= before * TURN_SECONDS:
                 del self._orphans[segment]
+                self._heired[segment] = None
                 self._on_heir(segment)
+
+    def settled(self, segment: bytes) -> None:
+        """A segment that this door was to have has a door."""
+        self._heired.pop(segment, None)
 
     def is_kept(self, segment: bytes) -> bool:
         """Whether another door, which is there, has the segment."""
@@ -177,7 +206,9 @@ class OtherDoors:
     def whose(self, group: bytes, event: bytes) -> bytes:
         """The door that gives the event to a member of the group; empty for this one."""
         others = self._with_members(group)
-        door = _first((self._door, *others), event) if others else self._door
+        if not others:
+            return b""
+        door = max((self._door, *others), key=lambda door: _weight(door, event))
         return b"" if door == self._door else door
 
 
@@ -185,6 +216,6 @@ def _known(values: list[Any], most: int) -> dict[bytes, None]:
     return dict.fromkeys(one for one in values[:most] if type(one) is bytes)
 
 
-def _first(doors: Sequence[bytes], what: bytes) -> bytes:
-    """The one of the doors that all of them take for the first."""
-    return max(doors, key=lambda door: hashlib.blake2s(door + what, digest_size=_BYTES).digest())
+def _weight(door: bytes, what: bytes) -> bytes:
+    """The door of the greatest one is the first in turn, as all doors see it."""
+    return hashlib.blake2s(door + what, digest_size=_BYTES).digest()

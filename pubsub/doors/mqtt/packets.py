@@ -29,6 +29,10 @@ from pubsub.doors.mqtt.properties import (
 V311, V5 = 4, 5
 """Protocol levels."""
 
+LONGEST_KNOWN = 258
+"""Bytes of a topic name, and characters of a filter, up to which they are remembered: longer names are
+refused."""
+
 LARGEST_PACKET = 1 + 4 + 268_435_455
 """Bytes of the longest packet that MQTT can write down."""
 
@@ -161,12 +165,20 @@ class Asked:
 
     @classmethod
     def of(cls, filter: str, options: int) -> Asked:
-        """`MqttError` when the options make no sense."""
+        """`MqttError` when the options make no sense. Clients that ask for the same share it."""
+        known = len(filter) <= LONGEST_KNOWN
+        return _known_asked(filter, options) if known else cls._of(filter, options)
+
+    @classmethod
+    def _of(cls, filter: str, options: int) -> Asked:
         if options & 0xC0 or options & 3 == 3:
             raise malformed("the options of a subscription make no sense")
         if options >> 4 == 3:
             raise violation("the retain handling of a subscription is 0, 1 or 2")
         return cls(filter, options & 3, bool(options & 4), bool(options & 8), options >> 4)
+
+
+_known_asked = lru_cache(maxsize=4096)(Asked._of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,19 +264,20 @@ class Decoder:
     def __init__(self, largest: int = LARGEST_PACKET, version: int = V5) -> None:
         self.version = version
         self._largest = largest
-        self._buffer = bytearray()
+        self._buffer: bytearray | None = None
+        """None while nothing waits."""
 
     @property
     def waiting(self) -> int:
         """Bytes of a packet that has not come whole."""
-        return len(self._buffer)
+        return 0 if self._buffer is None else len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[Packet]:
         """The packets that are complete now; `MqttError` at the first that cannot be one."""
-        rest = self._buffer
-        if rest:
-            rest += data
-        packets: bytes | bytearray = rest or data  # what comes whole is not copied
+        packets: bytes | bytearray = data  # what comes whole is not copied
+        if self._buffer is not None:
+            self._buffer += data
+            packets = self._buffer
         at, size = 0, len(packets)
         try:
             while at + 1 < size:
@@ -277,10 +290,12 @@ class Decoder:
                 at = stop
                 yield packet
         finally:
-            if rest:
-                del rest[:at]
+            if at == size:
+                self._buffer = None
+            elif self._buffer is None:
+                self._buffer = bytearray(packets[at:])
             else:
-                rest += data[at:]
+                del self._buffer[:at]
 
 
 def _body(packets: bytes | bytearray, at: int, largest: int) -> tuple[int, int]:
@@ -398,9 +413,6 @@ def _topic(raw: bytes) -> str:
         check_topic(topic)
     return topic
 
-
-LONGEST_KNOWN = 258
-"""Bytes up to which topic names are remembered: that of a longer one is refused."""
 
 _known_topic = lru_cache(maxsize=4096)(_topic)
 

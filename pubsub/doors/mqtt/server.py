@@ -11,7 +11,6 @@ that cannot be made safe is not acknowledged.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -22,22 +21,19 @@ from overlay.errors import UsageError
 from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.bridge import open_hub
 from pubsub.doors.mqtt.hub import Hub
-from pubsub.doors.mqtt.network import Access, MqttConfig, Open
+from pubsub.doors.mqtt.network import Access, MqttConfig
 from pubsub.doors.serving import certificate, in_use, is_own_page, serve
+from pubsub.doors.sockets import (
+    CAN_HOLD,
+    FULL_BYTES,
+    GATHERED_BYTES,
+    LINGER_SECONDS,
+    Sockets,
+    Turn,
+    keep_alive,
+)
 from pubsub.node import Node
 from pubsub.topic import Topic
-
-FULL_BYTES = 256 * 1024
-"""Bytes that may wait to be written to a client before messages of QoS 0 are dropped for it."""
-
-GATHERED_BYTES = 64 * 1024
-"""Bytes for a client that are gathered within a turn of the loop, before they are handed to the kernel."""
-
-MOST_PENDING = 512
-"""Messages of one client that wait to be published before no more is read from it."""
-
-LINGER_SECONDS = 1.0
-"""How long a connection that the door has ended is read, and what comes thrown away."""
 
 
 class MqttDoor:
@@ -68,10 +64,11 @@ class MqttDoor:
         `origins`: the web pages that may connect over WebSocket, such as `https://example.org`, or `*` for
         all.
 
-        `access` says who may connect, publish and subscribe: without it, everybody may.
+        `authenticator` knows methods of enhanced authentication (`pubsub.doors.mqtt.scram` has one).
 
-        `authenticator` knows methods of enhanced authentication (`pubsub.doors.mqtt.scram` has one). A client
-        that shows who it is in this way is not asked of `access` as it connects."""
+        `access` says who may connect, publish and subscribe; a client that the authenticator has let in is
+        not asked of it as it connects. Without it, everybody may, or with an authenticator all whom that
+        lets in."""
         if listen is None and websocket is None:
             raise UsageError("a door for MQTT needs an address: listen, websocket or both")
         self._node = node
@@ -82,7 +79,7 @@ class MqttDoor:
         self._retain = [Topic.of(topic).name for topic in retain]
         self._sessions = sessions
         self._origins = tuple(origins)
-        self._access = access or Open()
+        self._access = access
         self._authenticator = authenticator
         self._config = config or MqttConfig()
         self._stack = AsyncExitStack()
@@ -103,8 +100,10 @@ class MqttDoor:
                 authenticator=self._authenticator,
             )
             stack.push_async_callback(self._end_connections, hub)
-            if self._listen is not None:
-                self.address = await self._serve(stack, hub, self._listen)
+            if self._listen is not None and self._tls is None and CAN_HOLD:
+                self.address = self._serve(stack, hub, self._listen)
+            elif self._listen is not None:
+                self.address = await self._serve_by_loop(stack, hub, self._listen)
             if self._websocket is not None:
                 self.websocket_address = await self._serve_websocket(stack, hub, self._websocket)
             self._stack = stack.pop_all()
@@ -113,8 +112,24 @@ class MqttDoor:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def _serve(self, stack: AsyncExitStack, hub: Hub, at: Address) -> Address:
-        loop, turn = asyncio.get_running_loop(), _Turn()
+    def _serve(self, stack: AsyncExitStack, hub: Hub, at: Address) -> Address:
+        sockets = Sockets(asyncio.get_running_loop())
+
+        async def close() -> None:
+            sockets.stop_listening()
+            await self._end_connections(hub)  # behind what they are told as they end
+            await sockets.close()
+
+        stack.push_async_callback(close)
+        try:
+            return sockets.listen(at, hub.accept)
+        except OSError as error:
+            raise in_use(at, "MQTT", error) from None
+
+    async def _serve_by_loop(self, stack: AsyncExitStack, hub: Hub, at: Address) -> Address:
+        """As `_serve`, with a transport of the event loop for each client."""
+        loop = asyncio.get_running_loop()
+        turn = Turn(loop)
         try:
             server = await loop.create_server(
                 lambda: _Stream(hub, turn), at.host, at.port, ssl=self._tls, backlog=1024
@@ -148,25 +163,8 @@ class MqttDoor:
         await asyncio.sleep(0)
 
 
-class _Turn:
-    """The streams that something was written to in this turn of the loop."""
-
-    def __init__(self) -> None:
-        self._streams: list[_Stream] = []
-
-    def add(self, stream: _Stream) -> None:
-        if not self._streams:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._streams.append(stream)
-
-    def _flush(self) -> None:
-        streams, self._streams = self._streams, []
-        for stream in streams:
-            stream.flush()
-
-
 class _Stream(asyncio.Protocol):
-    """One TCP or TLS connection: a `Link` of the hub."""
+    """A connection that the event loop holds, over TLS: a `Link` of the hub."""
 
     __slots__ = (
         "_connection",
@@ -179,7 +177,7 @@ class _Stream(asyncio.Protocol):
         "_turn",
     )
 
-    def __init__(self, hub: Hub, turn: _Turn) -> None:
+    def __init__(self, hub: Hub, turn: Turn) -> None:
         self._hub = hub
         self._turn = turn
         self._gathered: list[bytes] = []
@@ -190,7 +188,6 @@ class _Stream(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
         transport.set_write_buffer_limits(high=FULL_BYTES)
-        # A client that vanished without a word, and asked for no keep alive, is found out by the kernel.
         keep_alive(transport.get_extra_info("socket"))
         self._connection = self._hub.accept(self)
 
@@ -198,14 +195,14 @@ class _Stream(asyncio.Protocol):
         if self._is_ending:
             return
         self._connection.feed(data)
-        if self._connection.pending >= MOST_PENDING:
+        if self._connection.is_busy:
             self._transport.pause_reading()
             asyncio.get_running_loop().call_later(0.01, self._go_on)
 
     def _go_on(self) -> None:
         if self._transport.is_closing():
             return
-        if self._connection.pending >= MOST_PENDING:
+        if self._connection.is_busy:
             asyncio.get_running_loop().call_later(0.01, self._go_on)
         else:
             self._transport.resume_reading()
@@ -252,14 +249,6 @@ class _Stream(asyncio.Protocol):
             asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
         else:
             self._transport.close()
-
-
-def keep_alive(connected: socket.socket) -> None:
-    """Have the kernel ask the other side every ten seconds, after a minute of silence; six times."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
-        if hasattr(socket, name):  # not everywhere
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class _SocketLink:
@@ -321,7 +310,7 @@ async def _serve_socket(hub: Hub, socket: Any) -> None:
             if message.type is not WSMsgType.BINARY:
                 break
             link.connection.feed(message.data)
-            while link.connection.pending >= MOST_PENDING:  # noqa: ASYNC110 (as over TCP)
+            while link.connection.is_busy:  # noqa: ASYNC110 (as over TCP)
                 await asyncio.sleep(0.01)
     finally:
         link.connection.lost()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from pubsub.doors.mqtt.filters import TopicFilter
 from pubsub.doors.mqtt.kept import Keeper, KeptSubscription, Record, Sent, event_id
@@ -104,6 +104,8 @@ Forms = dict[Form, tuple[bytes, bytes]]
 class Granted:
     """A subscription of the client."""
 
+    session: Session
+    """Whose it is."""
     filter: TopicFilter
     asked: Asked
     identifier: int | None
@@ -135,17 +137,25 @@ class Outgoing:
     forms: Forms = field(default_factory=dict)
 
 
+class Common(NamedTuple):
+    """What all sessions of a door have in common."""
+
+    most_waiting: int
+    now: Callable[[], float]
+    drop: Callable[[str], None]
+    """Counts messages that are not delivered, under a reason."""
+
+
 class Session:
-    """A synchronous object; `drop` counts messages that are not delivered, under a reason."""
+    """A synchronous object. Most clients are idle, and there are very many: what an idle one does not need is
+    None, or `NONE`."""
 
     __slots__ = (
-        "_clock",
-        "_drop",
+        "_common",
         "_finished",
         "_inflight",
         "_keyed",
         "_last_id",
-        "_most_waiting",
         "_recalled",
         "_waiting",
         "arriving",
@@ -161,13 +171,7 @@ class Session:
         "will",
     )
 
-    def __init__(
-        self,
-        client_id: str,
-        most_waiting: int,
-        clock: Callable[[], float],
-        drop: Callable[[str], None],
-    ) -> None:
+    def __init__(self, client_id: str, common: Common) -> None:
         self.client_id = client_id
         self.client: Client | None = None
         self.expiry = 0.0
@@ -178,12 +182,10 @@ class Session:
         self.subscriptions: dict[str, Granted] = {}
         self.arriving: dict[int, bool] = NONE
         """Packet ids of QoS 2 messages from the client that are not complete; True once they are safe."""
-        self._most_waiting = most_waiting
-        self._clock = clock
-        self._drop = drop
+        self._common = common
         self._waiting: deque[Outgoing] | None = None
-        """None for a client that keeps up: there are very many of them."""
-        self._inflight: dict[int, Outgoing] = {}
+        """None for a client that keeps up."""
+        self._inflight: dict[int, Outgoing] = NONE
         self._last_id = 0
         self._keyed: dict[bytes, Outgoing | None] = NONE
         """What came by its key; None once the client has it."""
@@ -207,9 +209,9 @@ class Session:
         """Send a message, or keep it until there is room or a connection."""
         if not outgoing.qos:
             if self.client is None:
-                self._drop("not_connected")
+                self._common.drop("not_connected")
             elif self.client.is_full:
-                self._drop("slow_client")
+                self._common.drop("slow_client")
                 self.client.fell_behind()
             else:
                 self._send(outgoing, 0)
@@ -217,8 +219,8 @@ class Session:
             self._came_again(outgoing)
         elif outgoing.key in self._recalled:
             self._send_recalled(outgoing)
-        elif len(self._waiting or ()) >= self._most_waiting and outgoing.done is None:
-            self._drop("session_full")
+        elif len(self._waiting or ()) >= self._common.most_waiting and outgoing.done is None:
+            self._common.drop("session_full")
             if self.client is not None:
                 self.client.fell_behind()
         else:
@@ -277,7 +279,7 @@ class Session:
     def _begin(self, outgoing: Outgoing) -> None:
         """Send a message of QoS 1 or 2 for the first time."""
         packet_id = self._next_id()
-        self._inflight[packet_id] = outgoing
+        self._put(packet_id, outgoing)
         if self.keeper is not None and outgoing.qos == 2:
             outgoing.is_recorded = False
             self.keeper.changed(partial(self._send_recorded, outgoing, packet_id))
@@ -294,7 +296,7 @@ class Session:
         """The archive has brought again what another door sent."""
         packet_id = self._recalled.pop(outgoing.key)
         self._note_key(outgoing.key, outgoing)
-        self._inflight[packet_id] = outgoing
+        self._put(packet_id, outgoing)
         if self.client is not None and not self._send(outgoing, packet_id, dup=True):
             self._finish(self._inflight.pop(packet_id))
 
@@ -327,6 +329,8 @@ class Session:
         if ack.code == PUBCOMP and not outgoing.received:
             raise violation("PUBCOMP came before PUBREC")
         self._finish(self._inflight.pop(ack.packet_id))
+        if not self._inflight:
+            self._inflight = NONE
         if self._waiting:
             self.pump()
 
@@ -385,7 +389,7 @@ class Session:
             if key:
                 self._finished[key] = None
             message = MqttMessage("", b"")
-            self._inflight[packet_id] = Outgoing(message, 2, False, (), 0.0, received=True)
+            self._put(packet_id, Outgoing(message, 2, False, (), 0.0, received=True))
         for key in (
             *record.finished,
             *(key for one in record.subscriptions for key in one.finished),
@@ -415,9 +419,9 @@ class Session:
         if client.has_aliases or (
             message.properties and "message_expiry_interval" in message.properties
         ):
-            aged = message.aged(self._clock() - outgoing.since)
+            aged = message.aged(self._common.now() - outgoing.since)
             if aged is None:
-                self._drop("expired")
+                self._common.drop("expired")
                 return False
             went = client.send(_packet(outgoing, aged, packet_id, dup))
         else:
@@ -439,8 +443,12 @@ class Session:
                     head = bytes((head[0] | 8,)) + head[1:]
             went = client.send_bytes(head)
         if not went:
-            self._drop("too_large_for_client")
+            self._common.drop("too_large_for_client")
         return went
+
+    def _put(self, packet_id: int, outgoing: Outgoing) -> None:
+        self._inflight = self._inflight or {}
+        self._inflight[packet_id] = outgoing
 
     def _next_id(self) -> int:
         while True:

@@ -13,10 +13,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pubsub.doors.mqtt.message import MqttMessage
-from pubsub.doors.mqtt.packets import Reason
+from pubsub.doors.mqtt.packets import (
+    SUBACK,
+    UNSUBACK,
+    V5,
+    Reason,
+    Reasons,
+    Subscribe,
+    Unsubscribe,
+    violation,
+)
 from pubsub.doors.mqtt.session import Granted, Session
 
 if TYPE_CHECKING:
+    from pubsub.doors.mqtt.connection import Connection
     from pubsub.doors.mqtt.hub import Hub
 
 
@@ -115,3 +125,36 @@ class Subscribing:
         wanted = asked.retain_handling == 0 or (self._is_new and asked.retain_handling == 1)
         if self._granted.filter.group is None and wanted:
             self._hub.send_retained(self._session, self._granted)
+
+
+def subscribe(hub: Hub, connection: Connection, session: Session, packet: Subscribe) -> None:
+    """Make the client's subscriptions; SUBACK goes out when all of them work, or are refused."""
+    identifiers = packet.properties.get("subscription_identifier", [])
+    if len(identifiers) > 1:
+        raise violation("a SUBSCRIBE packet has several subscription identifiers")
+    identifier = identifiers[0] if identifiers else None
+    reasons: list[int | None] = [None] * len(packet.asked)
+
+    def done(place: int, reason: Reason) -> None:
+        reasons[place] = reason
+        codes = [one for one in reasons if one is not None]
+        if len(codes) == len(reasons):
+            if connection.version != V5:
+                codes = [one if one < Reason.UNSPECIFIED else 0x80 for one in codes]
+            connection.send_if_open(Reasons(SUBACK, packet.packet_id, tuple(codes)))
+
+    for place, asked in enumerate(packet.asked):
+        hub.subscribe(session, asked, identifier, partial(done, place))
+
+
+def unsubscribe(hub: Hub, connection: Connection, session: Session, packet: Unsubscribe) -> None:
+    """End the client's subscriptions, and tell it so when no other door would make them again."""
+    reasons = [
+        Reason.SUCCESS if hub.unsubscribe(session, text) else Reason.NO_SUBSCRIPTION_EXISTED
+        for text in packet.filters
+    ]
+    answer = Reasons(UNSUBACK, packet.packet_id, tuple(reasons))
+    if session.keeper is None:
+        connection.send(answer)
+    else:
+        session.keeper.changed(partial(connection.send_if_open, answer))

@@ -5,6 +5,9 @@ It holds `MOST_WILLS` wills at most, and what ends them: that a will was publish
 goodbye, or that the client has come back, to whichever door. No event of a segment is acknowledged, so
 whoever has the name after a crash reads all of it, and inherits the wills that have not ended. A segment in
 which all wills have ended, and which takes no more, is forgotten.
+
+A door that others took for dead, and that is there, writes the wills of its connected clients to a segment
+anew: one event, which ends them in the segment that another door has now.
 """
 
 from __future__ import annotations
@@ -19,15 +22,14 @@ from overlay.errors import CamcastError
 from pubsub.archive.errors import ArchiveError, Displaced
 from pubsub.doors.mqtt.message import message_in, topic_of
 from pubsub.doors.mqtt.session_log import FIND_SECONDS, MOST_READ, SESSIONS
-from pubsub.doors.mqtt.wills import KeptWill
+from pubsub.doors.mqtt.wills import SEGMENT_BYTES, KeptWill
 from pubsub.node import Node
 
 if TYPE_CHECKING:
     from pubsub.doors.mqtt.hub import Hub
 
-SEGMENT_BYTES = 8
-ID_BYTES = SEGMENT_BYTES + 8
-"""A will's id begins with its segment's."""
+NUMBER_BYTES = 8
+"""Of a will's own number, by which its id ends."""
 
 MOST_WILLS = 500
 MOST_BYTES = 1024 * 1024
@@ -63,7 +65,7 @@ class Segment:
     async def read_all(self) -> dict[bytes, KeptWill]:
         """The wills that have not ended, of all that were safe before this call. `CamcastError` when no
         archive answers."""
-        mark = entropy().randbytes(ID_BYTES)
+        mark = entropy().randbytes(NUMBER_BYTES)
         data = {"ends": self.id.hex(), "ended": [], "mark": mark}
         await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
         found: dict[bytes, KeptWill] = {}
@@ -103,6 +105,11 @@ class Segment:
             await (self._events.leave() if forget else self._events.close())
 
 
+def _end(*ids: bytes) -> dict[str, Any]:
+    """That these wills of one segment have ended."""
+    return {"ends": ids[0][:SEGMENT_BYTES].hex(), "ended": list(ids)}
+
+
 def _note(found: dict[bytes, KeptWill], id: bytes, will: KeptWill | None) -> None:
     if will is None:
         found.pop(id, None)
@@ -132,38 +139,59 @@ class WillLog:
         self._ended: dict[bytes, list[bytes]] = {}
         """By segment: what is to be written down as ended, at the end of this turn of the loop."""
         self._writing: set[asyncio.Task[None]] = set()
-        self._inheriting: dict[bytes, None] = {}
-        """Segments that this door is about to take over."""
 
     # -- this door's --
 
-    async def keep(self, will: KeptWill | None, ended: bytes) -> bytes:
-        """Have a will kept, and note that another one, which a door before has kept, has ended. The new one's
-        id; empty without one. `CamcastError` when no archive answers."""
-        data: dict[str, Any] = {}
-        id = b""
-        segment: Segment | None = None
-        if ended:
-            data |= {"ends": ended[:SEGMENT_BYTES].hex(), "ended": [ended]}
-        if will is not None:
-            packed = will.message.to_data()
+    def keep_for(
+        self,
+        will: KeptWill | None,
+        before: bytes,
+        written: Callable[[bytes | None], None],
+        is_same: bool = False,
+    ) -> None:
+        """As `keep`, for the hub: `written` is told the new id, or None when no archive answers."""
+
+        async def keep() -> None:
+            id: bytes | None = None
+            try:
+                id = await self.keep(will, before, is_same)
+            except CamcastError:
+                self.hub.drop("archive_lost")
+            written(id)
+
+        self._start(keep())
+
+    async def keep(self, will: KeptWill | None, before: bytes, is_same: bool = False) -> bytes:
+        """Have a will kept, and note that the one of the id `before` has ended, if there was one. `is_same`:
+        it is that one, which another door has taken over. The new id; empty without a will. `CamcastError`
+        when no archive answers: with `is_same` the call is to be made again."""
+        if will is None:
+            await self._node.keep(SESSIONS, _end(before), deadline=FIND_SECONDS)
+            return b""
+        number = before[SEGMENT_BYTES:] if is_same else entropy().randbytes(NUMBER_BYTES)
+        packed = will.message.to_data()
+        while True:
             segment = await self._room(len(packed))
-            id = segment.id + entropy().randbytes(ID_BYTES - SEGMENT_BYTES)
+            id = segment.id + number
             segment.live[id] = None
-            data |= {
+            data = {
                 "wills": segment.id.hex(),
                 "id": id,
                 "topic": topic_of(will.message.topic),
                 "message": packed,
                 "delay": will.delay,
             }
-        try:
-            await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
-        except BaseException:
-            if segment is not None:
-                self._over(segment, id)
-            raise
-        return id
+            if before:
+                data |= _end(before)
+            try:
+                await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
+            except BaseException:
+                if not is_same:
+                    self.over(id)  # it may be there all the same
+                raise
+            if segment.id in self._segments:
+                return id
+            before = id  # another door has taken the segment over meanwhile
 
     async def _room(self, size: int) -> Segment:
         """The segment that a will of this size is written to."""
@@ -199,15 +227,14 @@ class WillLog:
 
     def _write_ended(self) -> None:
         ended, self._ended = self._ended, {}
-        for segment, ids in ended.items():
-            task = self._start(self._write_end(segment, ids))
+        for ids in ended.values():
+            task = self._start(self._write_end(ids))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
 
-    async def _write_end(self, segment: bytes, ids: list[bytes]) -> None:
-        data = {"ends": segment.hex(), "ended": ids}
+    async def _write_end(self, ids: list[bytes]) -> None:
         try:
-            await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
+            await self._node.keep(SESSIONS, _end(*ids), deadline=FIND_SECONDS)
         except CamcastError:
             self.hub.drop("archive_lost")
 
@@ -264,14 +291,12 @@ class WillLog:
         """What has come in a segment that this door has; its own wills come back to it too."""
         segment = self._segments.get(id[:SEGMENT_BYTES])
         if will is None and segment is not None and id in segment.live:
-            self.hub.wills.disinherit(id)
+            self.hub.wills.leave((id,))
             self._over(segment, id)
 
     def heir(self, segment: bytes) -> None:
         """The door that had the segment is gone."""
-        if segment not in self._inheriting:
-            self._inheriting[segment] = None
-            self._start(self._inherit(segment))
+        self._start(self._inherit(segment))
 
     async def _inherit(self, id: bytes) -> None:
         """Take a segment over. The archive gives it away only when the door before is not in touch with it;
@@ -294,7 +319,7 @@ class WillLog:
                     self._drop(segment, forget=True)
                 return
         finally:
-            del self._inheriting[id]
+            self.hub.doors.settled(id)
 
     async def close(self) -> None:
         """Write down what has ended; other doors inherit the rest."""

@@ -3,8 +3,11 @@
 A will is published when the connection has ended without a goodbye and the will's delay has passed, or the
 session has ended before that; not if the client has come back meanwhile. Where sessions are kept at an
 archive, wills are too, for the case that this door is killed: another door *inherits* them, and publishes
-them after their delay unless the client has come back, to whichever door. Each has an id: where an archive
-has the will's topic, the message is there once, though two doors may have published it.
+them after their delay unless the client has come back, to whichever door.
+
+A will that is kept has an id: the segment that holds it (`pubsub.doors.mqtt.will_log`), and a number of its
+own. The number stays when the will is written to another segment, and the event's id is made of the number:
+where an archive has the will's topic, the message is there once, though two doors may have published it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ AGAIN_SECONDS = 2.0
 
 MOST_UNPUBLISHED = 10_000
 """Wills that wait so; further ones are given up, as the door counts."""
+
+SEGMENT_BYTES = 8
+"""A will's id begins with its segment's."""
 
 _RUN_BYTES = 8
 
@@ -55,10 +61,18 @@ class _Waiting(NamedTuple):
 class Wills:
     """A core: the wills whose time may come."""
 
-    def __init__(self, clock: Clock, publish: Publish, over: Callable[[bytes], None]) -> None:
-        """`over`: a will that is kept at an archive was published, or is not to be."""
+    def __init__(
+        self,
+        clock: Clock,
+        publish: Publish,
+        due: Callable[[str], None],
+        over: Callable[[bytes], None],
+    ) -> None:
+        """`due`: the delay of a client's will has passed, so `publish` is to be called. `over`: a will that
+        is kept at an archive was published."""
         self._clock = clock
         self._publish = publish
+        self._due = due
         self._over = over
         self._waiting: dict[str, _Waiting] = {}
         """By client: its connection has broken."""
@@ -72,7 +86,7 @@ class Wills:
         if will.delay <= 0:
             self._publish_it(will.message, id)
             return
-        timer = self._clock.call_later(will.delay, lambda: self.publish(client_id))
+        timer = self._clock.call_later(will.delay, lambda: self._due(client_id))
         self._waiting[client_id] = _Waiting(will.message, id, timer)
 
     def publish(self, client_id: str) -> None:
@@ -82,13 +96,14 @@ class Wills:
             waiting.timer.cancel()
             self._publish_it(waiting.message, waiting.id)
 
-    def cancel(self, client_id: str) -> None:
-        """The client is back."""
+    def cancel(self, client_id: str) -> bytes:
+        """The client is back; the id of a will that has waited for that, for the caller to end at the
+        archive. Empty without one."""
         waiting = self._waiting.pop(client_id, None)
-        if waiting is not None:
-            waiting.timer.cancel()
-            if waiting.id:
-                self._over(waiting.id)
+        if waiting is None:
+            return b""
+        waiting.timer.cancel()
+        return waiting.id
 
     def inherit(self, id: bytes, will: KeptWill) -> None:
         """The door of the client is gone."""
@@ -101,28 +116,21 @@ class Wills:
             timer = self._clock.call_later(will.delay, publish)
             self._inherited[id] = _Waiting(will.message, id, timer)
 
-    def disinherit(self, id: bytes) -> None:
-        """The client has come back somewhere, or another door inherits."""
-        waiting = self._inherited.pop(id, None)
-        if waiting is not None:
-            waiting.timer.cancel()
-
-    def leave_to_heir(self, ids: Container[bytes]) -> None:
-        """Another door has these wills now."""
-        for client_id, waiting in list(self._waiting.items()):
-            if waiting.id in ids:
-                waiting.timer.cancel()
-                del self._waiting[client_id]
-        for id in list(self._inherited):
-            if id in ids:
-                self.disinherit(id)
+    def leave(self, ids: Container[bytes]) -> None:
+        """Another door has these wills now, or has noted that they are not to come, since their clients have
+        come back there."""
+        for client_id in [one for one, waiting in self._waiting.items() if waiting.id in ids]:
+            self.cancel(client_id)
+        for id in [one for one in self._inherited if one in ids]:
+            self._inherited.pop(id).timer.cancel()
 
     def _publish_it(self, message: MqttMessage, id: bytes) -> None:
         """Publish, again and again while an archive that is to have the message does not answer."""
         if not id:
             self._publish(message, lambda reason: None, b"")
             return
-        run = hashlib.blake2s(id, digest_size=_RUN_BYTES, person=b"mqtt-w").digest()
+        number = id[SEGMENT_BYTES:]
+        run = hashlib.blake2s(number, digest_size=_RUN_BYTES, person=b"mqtt-w").digest()
 
         def published(reason: Reason) -> None:
             self._unpublished.discard(id)

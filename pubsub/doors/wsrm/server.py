@@ -32,7 +32,7 @@ from overlay.errors import CamcastError
 from overlay.topic_name import check_topic_name
 from pubsub.archive.archive import Archive
 from pubsub.data import DATA_LIMIT
-from pubsub.doors.serving import TOKEN_NEEDED, Bodies, Tokens, certificate, serve
+from pubsub.doors.serving import CHALLENGE, TOKEN_NEEDED, Bodies, Tokens, certificate, serve
 from pubsub.doors.wsrm import soap
 from pubsub.doors.wsrm.sequences import ID_BYTES, Sequence, Sequences, WsrmConfig
 from pubsub.doors.wsrm.soap import Acknowledgement, Create, End, Request, SoapFault
@@ -116,7 +116,7 @@ class WsrmDoor:
     async def _answer(self, http: web.Request) -> web.Response:
         if not self._tokens.allow(http):
             self._answers.add("not_allowed")
-            return web.Response(status=401, text=TOKEN_NEEDED)
+            return web.Response(status=401, text=TOKEN_NEEDED, headers=CHALLENGE)
         request: Request | None = None
         try:
             request = soap.read(await self._bodies.read(http))

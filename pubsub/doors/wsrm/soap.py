@@ -7,6 +7,7 @@ network, bounded size and depth. What is wrong with a message raises `SoapFault`
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -124,13 +125,13 @@ def read(envelope: bytes) -> Request:
 
 
 def _read_parts(version: Version, root: Any) -> Request:
-    parts = {etree.QName(part).localname: part for part in root if _is_element(part)}
-    body = parts.get("Body")
-    if body is None or any(
-        etree.QName(part).namespace != version.namespace for part in parts.values()
-    ):
+    children = [part for part in root if _is_element(part)]
+    parts = {part.tag: part for part in children}
+    header, body = (parts.pop(_soap(version, name), None) for name in ("Header", "Body"))
+    if body is None or parts or len(children) > 1 + (header is not None):
         raise SoapFault("the envelope has no body, or more than a header and a body")
-    header = parts.get("Header")
+    if "".join(filter(None, (body.text, *(part.tail for part in body)))).strip():
+        raise SoapFault("the body has text that is not in an element")
     blocks = [] if header is None else [block for block in header if _is_element(block)]
     _check_understood(version, blocks)
     content = [part for part in body if _is_element(part)]
@@ -223,11 +224,14 @@ _UNITS = (365 * 86_400, 30 * 86_400, 86_400, 3_600, 60, 1)
 
 
 def _seconds(text: str) -> float:
-    """An `xs:duration`; a year counts as 365 days, and a month as 30."""
+    """An `xs:duration` in whole seconds, rounded up: less than one would read as none, which means no end. A
+    year counts as 365 days, and a month as 30."""
     found = _DURATION.fullmatch(text.strip()) if len(text) <= 64 else None
     if found is None or not any(found.groups()):
         raise SoapFault(f"{text[:40]!r} is not a duration such as PT1H", "CreateSequenceRefused")
-    return sum(float(value or 0) * unit for value, unit in zip(found.groups(), _UNITS, strict=True))
+    return math.ceil(
+        sum(float(value or 0) * unit for value, unit in zip(found.groups(), _UNITS, strict=True))
+    )
 
 
 def _as_text(element: Any) -> str:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bench.model.formulas import (
     ModelCommunity,
-    broadcast_reliability,
     camcast_reliability,
     drawn_passing_probability,
     gossip_reliability,
@@ -28,7 +27,6 @@ PAPER = (ModelCommunity(1000), ModelCommunity(100), ModelCommunity(10))
 def test_gossip_reliability_by_hand() -> None:
     assert gossip_reliability(0) == pytest.approx(0.367879, abs=1e-6)
     assert gossip_reliability(5) == pytest.approx(0.993285, abs=1e-6)
-    assert broadcast_reliability(5) == gossip_reliability(5)
 
 
 def test_passing_on_by_hand() -> None:
@@ -70,9 +68,7 @@ def test_the_alternatives_by_hand() -> None:
 
 
 def test_camcast_is_less_reliable_than_multicast_in_general() -> None:
-    assert (
-        camcast_reliability(PAPER, 2) < multicast_reliability(PAPER, 2) < broadcast_reliability(5)
-    )
+    assert camcast_reliability(PAPER, 2) < multicast_reliability(PAPER, 2) < gossip_reliability(5)
 
 
 def test_bad_input_is_named() -> None:

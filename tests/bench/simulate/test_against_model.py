@@ -11,9 +11,6 @@ from bench.model.formulas import (
     ModelCommunity,
     camcast_messages,
     drawn_passing_probability,
-    effective_fanout,
-    everyone_reached,
-    extinction,
     final_size,
     gossip_reliability,
     hierarchical_messages,
@@ -22,6 +19,7 @@ from bench.model.formulas import (
     passing_probability,
 )
 from bench.results import CommunityResult
+from tests.bench.model.epidemics import effective_fanout, everyone_reached, extinction
 from tests.bench.simulate.asked import (
     asked,
     events,

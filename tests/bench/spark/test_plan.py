@@ -5,16 +5,25 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 from pyspark.errors import PySparkException
 
 from bench import runs
+from bench.aggregates import Aggregates
 from bench.experiment import Experiment
+from bench.intervals import FEWEST
 from bench.progress import GOING, Progress, ProgressLine, Watch, estimated_seconds
 from bench.spark import execute
-from bench.spark.execute import JOB_SECONDS_PER_CORE, LONG_ROW_SECONDS, TASK_SECONDS, plan
+from bench.spark.execute import (
+    JOB_SECONDS_PER_CORE,
+    LONG_ROW_SECONDS,
+    TASK_SECONDS,
+    _run_all,
+    plan,
+)
 from bench.suites import find_suite
 from tests.bench.report.synthetic import aggregates
 
@@ -125,8 +134,8 @@ def test_a_terminal_gets_a_bar_that_fits_its_line(monkeypatch: pytest.MonkeyPatc
 def test_claims_are_decided_while_rows_are_running(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int | str] = []
 
-    def execute(*_: object, committed: Callable[[], None], **__: object) -> list[object]:
-        committed()
+    def execute(*_: object, more: Callable[[set[str]], object], **__: object) -> list[object]:
+        more({"a row that is running"})
         told.append("the rows have ended")
         return []
 
@@ -144,3 +153,64 @@ def test_claims_are_decided_while_rows_are_running(monkeypatch: pytest.MonkeyPat
     assert isinstance(told[1], int)
     assert told[1] > 0
     assert told[2] == "the rows have ended"
+
+
+def test_a_family_that_has_ended_grows_beside_others_and_by_its_own_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = ("figures-19-28", "published", "structured")
+    judged = []
+
+    def evidence(seen: Aggregates) -> MagicMock:
+        real = {row.figure for row in seen.select() if row.is_of_networks}
+        judged.append(real)
+        return MagicMock(wants={place: 20}, is_decided=False)
+
+    made = aggregates()
+    assert {row.figure for row in made.select() if row.is_of_networks} > {"figures-19-28"}
+    monkeypatch.setattr(runs, "CLAIMS", [MagicMock(evidence=evidence)])
+    monkeypatch.setattr(runs, "decide", lambda claims, seen: [])
+    monkeypatch.setattr(runs.Aggregates, "of", lambda store, known=None: made)
+    suite = find_suite("quick")
+    rounds = runs._Rounds(suite, MagicMock(is_empty=False), MagicMock())
+    left = {one.id for one in suite.experiments}
+    own = {one.id for one in rounds.growing()}
+    assert own == {one.id for one in suite.families[0].between(0, FEWEST)}
+    assert rounds.meanwhile(left) == []  # nothing has ended
+    left -= own
+    assert rounds.meanwhile(left) == []  # what is simulated is still to come
+    left -= {one.id for one in suite.fixed}
+    assert judged == []
+    asked = rounds.meanwhile(left)
+    assert [(one.mode, one.network) for one in asked] == [
+        ("structured", number) for number in range(FEWEST, 2 * FEWEST)
+    ]
+    assert judged == [{"figures-19-28"}]
+    left |= {one.id for one in asked}
+    assert rounds.meanwhile(left) == []
+    assert len(rounds.meanwhile(left - {one.id for one in asked})) == 2 * FEWEST
+    assert not rounds.at_the_end(False)  # the budget is spent
+    assert judged[-1] > {"figures-19-28"}  # at the end, by all rows
+
+
+def test_what_is_asked_for_comes_before_what_waits_and_a_job_that_raises_ends_the_run() -> None:
+    ran: list[str] = []
+
+    def job(name: str) -> MagicMock:
+        made = MagicMock(ids=[name])
+        made.name = name
+        return made
+
+    def run(one: Any) -> list[Any]:
+        ran.append(one.name)
+        if one.name == "raises":
+            raise ZeroDivisionError
+        return [one.name]
+
+    added = [[], [job("asked")], [], [], []]
+    jobs = [job("first"), job("second"), job("third")]
+    found = _run_all(jobs, 1, run, lambda left: added.pop(0))
+    assert found == ran == ["first", "second", "asked", "third"]
+    with pytest.raises(ZeroDivisionError):
+        _run_all([job("raises"), job("waits")], 1, run)
+    assert ran[-1] == "raises"

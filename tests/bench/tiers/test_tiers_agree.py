@@ -135,9 +135,10 @@ def emulated_as_simulated(mode: str, repetitions: int, networks: int = NETWORKS)
     for level in range(len(SETTING.sizes)):
         ours = mean_interval(shares(emulated, level))
         theirs = mean_interval(shares(simulated, level))
-        # Real nodes leave out those they know to have the event, so they may do a little better.
+        # Real nodes leave out those they know to have the event, so they do a little better: among six
+        # members by 0.12 and 0.17, where one set of twelve networks differs from the next by 0.05.
         assert theirs.low - 0.05 <= ours.high
-        assert ours.low <= theirs.high + 0.08
+        assert ours.low <= theirs.high + 0.12
         # And a little more in reception is much in reliability, so no bound from above.
         by_network = [reliability(results, level).value for results in each]
         assert reliability(simulated, level).low <= mean_interval(np.array(by_network)).high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -77,18 +78,19 @@ def test_strangers_get_back_less_than_they_send(short: None, settings: dict[str,
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_newcomers_find_a_topic_though_24_next_to_its_key_lie_and_name_only_each_other(
-    seed: int,
+@pytest.mark.parametrize(("attackers", "most"), [(12, 0.0), (24, 20.0)])
+def test_newcomers_find_a_topic_though_those_next_to_its_key_lie_and_name_only_each_other(
+    attackers: int, most: float
 ) -> None:
-    assert figures(Case("eclipse", "the region"), 24, 16, seed)["lost"] == 0.0
+    """Against 24 not every network is safe, as docs/security.md shows."""
+    case = Case("eclipse", "the region, disjoint paths")
+    assert fmean(figures(case, attackers, 16, seed)["lost"] for seed in (1, 2, 3)) <= most
 
 
 @pytest.mark.sweep
-def test_twelve_who_name_only_each_other_take_over_a_single_path() -> None:
-    one_path = Case("eclipse", "", attacks.ONE_PATH)
-    assert figures(one_path, 12, 16)["lost"] > 50.0
-    assert figures(Case("eclipse", ""), 12, 16)["lost"] < 5.0
+def test_without_the_region_twelve_next_to_a_key_keep_every_newcomer_out() -> None:
+    case = Case("eclipse", "none", turn_off=attacks.no_region)
+    assert figures(case, 12, 16)["lost"] > 90.0
 
 
 def test_a_right_that_has_ended_gives_nothing_whatever_the_clock_of_its_holder_says(

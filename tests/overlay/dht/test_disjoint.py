@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,9 +17,10 @@ K = 8
 SMALL = DhtConfig(k=K, disjoint_paths=4)
 
 
-def lie_about_others(liars: list[Player]) -> None:
-    """Have them answer every lookup with the nearest of themselves."""
+def lie_about_others(liars: list[Player], misplaced: Sequence[Contact] = ()) -> None:
+    """Have them answer every lookup with the nearest of themselves and of those that are not there."""
     contacts = [liar.contact for liar in liars]
+    contacts += misplaced
 
     def answer(liar: Player) -> Callable[[Contact, FindNode], FoundNodes]:
         def found(sender: Contact, request: FindNode) -> FoundNodes:
@@ -35,13 +36,15 @@ def lie_about_others(liars: list[Player]) -> None:
         liar.node.serve(FindNode, answer(liar))
 
 
-def honest_found(seed: int) -> tuple[int, int, int]:
+def honest_found(seed: int, misplaces: bool = False) -> tuple[int, int, int]:
     """Honest nodes among the K closest: how many there are, how many one path finds, and all paths."""
     world = World(seed, 100, config=SMALL)
     liars = world.random.sample(world.players, 50)
-    lie_about_others(liars)
     hostile = {liar.contact for liar in liars}
     honest = [player for player in world.players if player.contact not in hostile]
+    lie_about_others(
+        liars, [Contact(player.contact.id, "10.9.9.9", 9) for player in honest] if misplaces else ()
+    )
     wanted: set[tuple[PeerId, Contact]] = set()
     alone: set[tuple[PeerId, Contact]] = set()
     apart: set[tuple[PeerId, Contact]] = set()
@@ -57,7 +60,7 @@ def honest_found(seed: int) -> tuple[int, int, int]:
             apart.update((key, contact) for path in paths for contact in path)
 
         player.node.around(key, K, K, take)
-        player.node.apart(key, K, K, take_all)
+        player.node.apart(key, K, take_all)
     world.stage.run_for(30)
     return len(wanted), len(wanted & alone), len(wanted & apart)
 
@@ -67,6 +70,35 @@ def test_honest_nodes_are_found_though_half_of_all_name_only_each_other(seed: in
     wanted, alone, apart = honest_found(seed)
     assert apart >= 0.99 * wanted
     assert alone < 0.99 * wanted  # what an ordinary lookup finds
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_names_others_at_wrong_addresses_does_not_hide_them(seed: int) -> None:
+    """Each path asks a peer where it was told that it is: a wrong address takes it from no other path."""
+    wanted, _, apart = honest_found(seed, misplaces=True)
+    assert apart >= 0.99 * wanted
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nodes_that_are_only_named_are_not_found(seed: int) -> None:
+    """Whoever is asked could invent as many as it likes behind the nearest, who alone are asked."""
+    world = World(seed, 60, config=SMALL)
+    key = PeerId(world.random.randbytes(20))
+    near = int.from_bytes(key, "big")
+    invented = [
+        Contact(PeerId((near ^ n << 153).to_bytes(20, "big")), f"10.9.{n}.9", 9)
+        for n in range(16, 64)
+    ]
+    liars = world.random.sample(world.players, 20)
+    hostile = {liar.contact for liar in liars}
+    lie_about_others(liars, invented)
+    asker = next(player for player in world.players if player.contact not in hostile)
+    found: list[list[list[Contact]]] = []
+    asker.node.apart(key, K, found.append)
+    world.stage.run_for(30)
+    names = {contact.id for path in found[0] for contact in path}
+    assert names
+    assert names <= {player.contact.id for player in world.players}
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -84,7 +116,7 @@ def test_no_peer_is_asked_on_two_paths(seed: int) -> None:
     own.node.exchange.call = call  # type: ignore[method-assign, assignment]
     found: list[list[list[Contact]]] = []
     key = PeerId(world.random.randbytes(20))
-    own.node.apart(key, K, K, found.append)
+    own.node.apart(key, K, found.append)
     world.stage.run_for(10)
     assert len(paths_of) > 2 * K
     assert all(len(paths) == 1 for paths in paths_of.values())

@@ -8,6 +8,7 @@ import pytest
 
 from overlay.contact import Address
 from overlay.dht.round_trips import (
+    FIRST_MARGIN,
     FIRST_TIMEOUT,
     LEAST_TIMEOUT,
     LEAST_TRIES,
@@ -44,6 +45,13 @@ def test_a_moment_of_load_is_forgotten_for_peers_that_are_seldom_asked() -> None
     for _ in range(60):
         trips.measured(NEAR, 0.010, 0)
     assert trips.timeout(FAR) < 0.4
+
+
+def test_peers_that_answered_once_do_not_tell_how_steady_they_are() -> None:
+    trips = RoundTrips()
+    for port in range(100, 160):
+        trips.measured(Address("127.0.0.1", port), 0.02, 0)
+    assert trips.timeout(Address("127.0.0.1", 100)) == pytest.approx(0.02 + FIRST_MARGIN)
 
 
 def test_one_quick_reply_is_enough_to_know_the_way() -> None:

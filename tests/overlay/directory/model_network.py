@@ -156,10 +156,8 @@ class ModelPeer:
         done(list(self.network.closest(key, wide, self.side)))
         return Over()
 
-    def apart(
-        self, key: PeerId, exact: int, wide: int, done: Callable[[list[list[Contact]]], None]
-    ) -> Over:
-        return self.around(key, exact, wide, lambda found: done([found]))
+    def apart(self, key: PeerId, count: int, done: Callable[[list[list[Contact]]], None]) -> Over:
+        return self.around(key, count, count, lambda found: done([found]))
 
     def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
         return self.network.closest(key, count, self.side)

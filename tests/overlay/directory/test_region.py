@@ -6,6 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
+
 from overlay.contact import Contact, PeerId
 from overlay.directory import DirectoryConfig
 from overlay.directory.locations import Locations
@@ -15,6 +17,9 @@ from overlay.steps import Cancellable, Steps
 from tests.overlay.directory.model_network import contact_of
 
 ROOT = Shard(topic_key("/soccer"), 0, 0)
+
+PATHS = 3
+"""Paths that nobody has taken over; they come upon nodes in turn."""
 
 
 class KnownPeers:
@@ -27,6 +32,8 @@ class KnownPeers:
         self.context: Any = self
         self.lookups = 0
         self.time = 0.0
+        self.hostile_path: list[Contact] = []
+        """What a path finds that attackers have taken over."""
 
     def now(self) -> float:
         return self.time
@@ -35,10 +42,11 @@ class KnownPeers:
         return _closest(self.known, key, count)
 
     def apart(
-        self, key: PeerId, exact: int, wide: int, done: Callable[[list[list[Contact]]], None]
+        self, key: PeerId, count: int, done: Callable[[list[list[Contact]]], None]
     ) -> Cancellable | None:
         self.lookups += 1
-        done([list(_closest(self.known + self.others, key, wide))])
+        near = _closest(self.known + self.others, key, PATHS * count)
+        done([*(list(near[number::PATHS]) for number in range(PATHS)), self.hostile_path])
         return None
 
 
@@ -85,6 +93,35 @@ def test_those_who_held_a_root_before_a_crowd_came_are_asked_all_the_same() -> N
             peers = KnownPeers(honest, nodes_near_the_root(100, attackers, random))
             asked += len(set(before) & set(region(peers))) >= 2
         assert asked >= 28, attackers
+
+
+def test_a_hostile_path_that_reaches_beyond_the_region_does_not_hide_the_crowd() -> None:
+    """Some attackers far from the key are all that it finds, as if nobody were crowded there."""
+    random, asked = Random(7), 0
+    for _ in range(30):
+        honest = [contact_of(random, index) for index in range(60)]
+        before = _closest(honest, ROOT.key, 5)
+        peers = KnownPeers(honest, nodes_near_the_root(100, 48, random))
+        peers.hostile_path = [contact_of(random, 100 + index) for index in range(20)]
+        asked += len(set(before) & set(region(peers))) >= 2
+    assert asked >= 25  # as without it; 2 where all that any path shows is put together
+
+
+def test_the_cells_are_looked_up_at_few_of_the_keys_that_are_crowded_by_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One path finds the nearest, and the others end elsewhere."""
+    monkeypatch.setattr(f"{__name__}.PATHS", 1)
+    random = Random(8)
+    crowded = in_cells = 0
+    while crowded < 60:
+        honest = [contact_of(random, index) for index in range(100)]
+        peers = KnownPeers(honest)
+        peers.hostile_path = random.sample(honest, 10)
+        if region(peers):
+            crowded += 1
+            in_cells += peers.lookups > 1
+    assert in_cells <= 6
 
 
 def test_a_crowd_next_to_this_node_does_not_look_like_the_usual_density() -> None:

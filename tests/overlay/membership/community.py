@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.context import Context
+from overlay.membership.config import ScampConfig
 from overlay.membership.gateways import Gateways
 from overlay.membership.interface import Found, Membership, TopicDirectory
-from overlay.membership.scamp.community import ScampConfig
 from overlay.membership.scamp.service import ScampMembership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact

@@ -9,12 +9,16 @@ import pytest
 
 from overlay.contact import Address, Contact
 from overlay.errors import UsageError
+from overlay.membership.config import (
+    HyParViewConfig,
+    MembershipConfig,
+    ScampConfig,
+    StructuredConfig,
+)
 from overlay.membership.gateways import Gateways
-from overlay.membership.hyparview import HyParViewConfig, HyParViewMembership
-from overlay.membership.modes import MODES, MembershipConfig, ModeName, make_membership
-from overlay.membership.scamp.community import ScampConfig
+from overlay.membership.hyparview import HyParViewMembership
+from overlay.membership.modes import MODES, ModeName, make_membership
 from overlay.membership.scamp.service import ScampMembership
-from overlay.membership.structured.drawing import StructuredConfig
 from overlay.membership.structured.service import StructuredMembership
 from overlay.virtual.stage import Stage, numbered_contact
 from tests.overlay.membership.community import (

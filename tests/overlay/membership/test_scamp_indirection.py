@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from overlay.contact import Contact
+from overlay.membership.config import ScampConfig
 from overlay.membership.scamp import published
-from overlay.membership.scamp.community import ScampConfig
 from overlay.membership.scamp.messages import (
     ScampSubscribe,
     ScampSubscription,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
+from overlay.membership.config import ScampConfig
 from overlay.membership.scamp.balance import SPARED_AT_ONCE
-from overlay.membership.scamp.community import ScampConfig
 from overlay.membership.scamp.messages import (
     Echo,
     Forward,

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from overlay.contact import Contact
-from overlay.membership.scamp.community import ScampConfig
+from overlay.membership.config import ScampConfig
 from overlay.virtual.stage import StageConfig
 from tests.overlay.membership.community import (
     ScampCommunity,

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from overlay.membership.config import ScampConfig
 from overlay.membership.scamp import balance as improvement
 from overlay.membership.scamp import published
-from overlay.membership.scamp.community import ScampConfig
 from tests.overlay.membership.community import (
     Graph,
     ScampCommunity,

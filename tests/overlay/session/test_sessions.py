@@ -33,6 +33,29 @@ def test_what_waits_for_a_session_arrives_in_order_under_the_proven_id() -> None
     assert bob.handshakes == {"answered": 1}
 
 
+def test_in_a_flood_nothing_is_computed_for_an_address_that_has_not_proven_itself() -> None:
+    world = World()
+    alice, bob = pair(world)
+    bob.is_flooded = True
+    alice.send(bob.contact, b"hello")
+    world.run(0.0201)  # there and back
+    assert bob.handshakes == {"asked_to_prove": 1}
+    world.run(1)
+    assert bob.bodies == [b"hello"]
+    assert bob.handshakes == {"asked_to_prove": 1, "answered": 1}
+
+
+def test_who_shows_the_negative_of_its_key_has_the_same_id() -> None:
+    """One key of the handshake is one peer: nobody has a second place in the DHT, or a second budget."""
+    world = World()
+    alice, bob = pair(world)
+    key = alice.identity.public_key
+    alice.identity.public_key = key[:-1] + bytes((key[-1] ^ 0x80,))
+    alice.send(bob.contact, b"it is me")
+    world.run(1)
+    assert bob.received == [(alice.contact, b"it is me")]
+
+
 def test_a_session_costs_one_round_trip() -> None:
     world = World()
     alice, bob = pair(world)
@@ -60,7 +83,7 @@ def test_a_question_in_an_opening_that_is_not_answered_there_is_asked_in_the_ses
     alice.send(bob.contact, b"there?")
     world.run(1)
     assert bob.bodies == [b"there?"]
-    assert alice.sessions._held == 0
+    assert alice.sessions.openings.held_bytes == 0
 
 
 def test_who_records_an_opening_has_its_question_answered_to_nobody() -> None:
@@ -180,7 +203,7 @@ def test_an_answer_that_was_made_up_by_a_member_does_not_end_the_opening() -> No
     world = World()
     alice, bob = pair(world)
     alice.send(bob.contact, b"hello")
-    (opening,) = alice.sessions._openings.values()
+    (opening,) = alice.sessions.openings.by_address.values()
     assert opening.key is not None
     forged = packets.answer(opening.key, opening.index, 7, bytes(packets.NOISE_BYTES))
     world.arrive(forged, bob.address, alice.address)
@@ -188,12 +211,12 @@ def test_an_answer_that_was_made_up_by_a_member_does_not_end_the_opening() -> No
     world.run(1)
     assert bob.bodies == [b"hello"]
     alice.send(Address("10.0.9.1", 4000), b"to nobody")
-    (opening,) = alice.sessions._openings.values()
+    (opening,) = alice.sessions.openings.by_address.values()
     forged = packets.answer(opening.key, opening.index, 7, bytes(packets.NOISE_BYTES))
     for _ in range(20):
         world.arrive(forged, bob.address, alice.address)
     assert alice.dropped_in.count("not_authentic") == 1 + FORGED_ANSWERS
-    assert not alice.sessions._openings
+    assert not alice.sessions.openings.by_address
 
 
 def test_peers_of_one_block_that_are_not_there_leave_room_for_openings_to_others() -> None:
@@ -206,7 +229,7 @@ def test_peers_of_one_block_that_are_not_there_leave_room_for_openings_to_others
     world.run(1)
     assert bob.bodies == [b"hello"]
     world.run(20)
-    assert not alice.sessions._openings_in
+    assert not alice.sessions.openings.in_block
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -247,8 +270,8 @@ def test_sessions_open_and_go_on_under_loss_repetition_and_reordering(seed: int)
                 assert receiver.bodies[-1] == b"last"
     for peer in peers:
         assert len(peer.sessions.table.by_peer) <= 3
-        assert peer.sessions._openings == {}
-        assert peer.sessions._held == 0
+        assert peer.sessions.openings.by_address == {}
+        assert peer.sessions.openings.held_bytes == 0
 
 
 def test_a_peer_that_restarted_is_reached_after_one_lost_datagram() -> None:
@@ -549,14 +572,14 @@ def test_what_waits_for_a_session_is_bounded() -> None:
     for number in range(10):
         for _ in range(15):
             alice.send(Address(f"10.5.{number}.1", 1), b"x" * 100)
-    assert alice.sessions._held == 2500
-    assert len(alice.sessions._openings) == 5
+    assert alice.sessions.openings.held_bytes == 2500
+    assert len(alice.sessions.openings.by_address) == 5
     assert alice.dropped_out.count("too_many_openings") == 5 * 15
     assert alice.dropped_out.count("no_session") == 5 * 15 - 25
     world.run(30)
-    assert alice.sessions._held == 0
+    assert alice.sessions.openings.held_bytes == 0
     assert len(alice.dropped_out) == 150
-    assert alice.sessions._openings == alice.sessions._openings_by_index == {}
+    assert alice.sessions.openings.by_address == alice.sessions.openings.by_index == {}
 
 
 def test_few_ciphers_are_ready_and_all_sessions_work() -> None:

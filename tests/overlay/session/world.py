@@ -84,6 +84,7 @@ class Peer:
         self.received: list[tuple[Contact, bytes]] = []
         self.asked_early: list[tuple[Contact, bytes]] = []
         self.dropped_in: list[str] = []
+        self.is_flooded = False
         self.dropped_out: list[str] = []
         self.config = config or SessionConfig()
         self.sessions = Sessions(
@@ -158,6 +159,9 @@ class Peer:
 
     def drop(self, reason: str, frames: int) -> None:
         self.dropped_out += [reason] * frames
+
+    def is_flooding(self, host: str) -> bool:
+        return self.is_flooded
 
     def early_question(self, batch: FrameBatch) -> bytes:
         return bytes(batch.parts[0]) if batch.parts[0] == b"there?" else b""

@@ -36,7 +36,7 @@ from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.archive.store.changes import Change
 from pubsub.data import pack_data
 from pubsub.event import Head, make_block
-from pubsub.reliable.runs import RUN_BYTES
+from pubsub.reliable.runs import RUN_BYTES, Gap
 from tests.pubsub.archive.checkers import History
 
 TOPIC = "/soccer"
@@ -300,7 +300,7 @@ class SubscriberActor:
         self.since = since
         self.kept = Kept()
         self.deliveries = sim.history.delivered.setdefault(name, [])
-        self.gaps: list[tuple[int, int]] = []
+        self.gaps: list[Gap] = []
         self.start()
 
     def start(self) -> None:
@@ -316,7 +316,7 @@ class SubscriberActor:
             Subscribing(TOPIC, self.name, Interest(self.pattern).packed(), self.since),
             self.sim.config,
             deliver=self._deliver,
-            on_gap=lambda first, last: self.gaps.append((first, last)),
+            on_gap=self.gaps.append,
             on_silent=lambda: self.search.search(self._found),
             on_registered=self._registered,
             position=self.kept.position if self.remembers else (),

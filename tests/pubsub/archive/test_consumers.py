@@ -210,7 +210,7 @@ def lose_one(victim: str, seed: int, loss: float) -> None:
         serving = [
             place
             for place, archive in enumerate(archives)
-            if archive.topics["/soccer"].entities.all["work"].sharing is not None
+            if archive.topics["/soccer"].entities.all["work"].is_served
         ]
         assert len(serving) == 1, "all consumers are at one replica"
         world.crash(3 if victim == "consumer" else serving[0])

@@ -348,6 +348,7 @@ def test_what_was_not_for_a_name_does_not_count_among_what_it_missed() -> None:
             taken = await take(events, 2)
             assert (events.missing, taken[0].missed) == (8, 8)
             assert [gap.count for gap in told] == [1] * 8
+            assert {gap.publisher for gap in told} == {node.id}
 
     play(main)
 
@@ -378,6 +379,36 @@ def test_a_gap_comes_in_the_iteration_before_what_follows_it(gaps: Gaps) -> None
         events_seen = [one for one in seen if isinstance(one, DurableEvent)]
         assert [event.data for event in events_seen] == [15, 16, 17, 18, 19]
         assert events_seen[0].missed == events.missing
+
+    play(main)
+
+
+def test_a_gap_says_whose_events_will_not_come_and_why() -> None:
+    """As docs/durable-delivery.md says: together with what comes, the gaps name all that was published."""
+
+    async def main(world: World) -> None:
+        await world.archive("/soccer", retention=Retention(max_count=6, drop_unseen=True))
+        reader, *publishers = [await world.node() for _ in range(3)]
+        async with reader.subscribe("/soccer", durable="away"):
+            pass
+        published: dict[tuple[bytes, bytes], None] = {}
+        for number in range(24):
+            publisher = publishers[number % 3 // 2]
+            receipt = await publisher.publish("/soccer", number, durable=True)
+            published[publisher.id, receipt.id] = None
+        await asyncio.sleep(12)
+        gaps: list[Gap] = []
+        async with reader.subscribe("/soccer", durable="away", on_gap=gaps.append) as events:
+            taken = await take(events, 6)
+        assert {gap.reason for gap in gaps} == {"forgotten"}
+        missed = [
+            (gap.publisher, gap.run + number.to_bytes(8, "big"))
+            for gap in gaps
+            for number in range(gap.first, gap.last + 1)
+        ]
+        came = [(event.publisher, event.id) for event in taken]
+        assert len(missed) + len(came) == len(published)
+        assert {*missed, *came} == {*published}
 
     play(main)
 

@@ -96,3 +96,18 @@ def test_an_archive_that_cannot_read_a_profile_does_not_start_and_says_what_to_i
     archive.crash()
     with pytest.raises(UsageError, match=r"'choosy' .* camcast\[xpath\]"):
         archive.start()
+
+
+def test_a_subscriber_that_leaves_is_not_answered() -> None:
+    """An answer would have it go on, and register again while it closes."""
+    sim = Simulation(3)
+    reader = SubscriberActor(sim, 120, "exact", ordered=True, remembers=True)
+    sim.stage.run(5)
+    assert sim.archives[0].core.entities.all["exact"].is_served
+    answers: list[object] = []
+    sim.stage.attach(reader.contact, lambda sender, message: answers.append(message))
+    reader.core.tell_done(leaving=True)
+    reader.core.close()
+    sim.stage.run_for(5)
+    assert not answers
+    assert not sim.archives[0].core.entities.all["exact"].is_served

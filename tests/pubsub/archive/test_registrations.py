@@ -225,7 +225,7 @@ def test_one_who_cannot_be_registered_is_told_so(name: str, interest: bytes) -> 
         Subscribing(TOPIC, name, interest),
         CONFIG,
         deliver=lambda numbered: None,
-        on_gap=lambda first, last: None,
+        on_gap=lambda gap: None,
         on_silent=lambda: None,
         on_registered=answers.append,
     )

@@ -70,7 +70,9 @@ class Network:
     keeps_sessions = False
     door = b"a door"
 
-    def tell_doors(self, groups: list[bytes], segments: list[bytes] | None) -> None:
+    def tell_doors(
+        self, groups: list[bytes], segments: list[bytes] | None, orphans: list[bytes]
+    ) -> None:
         pass
 
     def __init__(self) -> None:
@@ -165,7 +167,6 @@ class Door:
     ) -> None:
         self.clock, self.network, self.metrics = clock or Clock(), Network(), Metrics()
         settings = MqttConfig(**config)
-        access = access or Open()
         self.hub = Hub(
             self.clock, self.network, settings, access, self.metrics, "door", authenticator
         )

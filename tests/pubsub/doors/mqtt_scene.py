@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from itertools import chain
 from typing import Any
 
 from pubsub import Archive, Node
 from pubsub.archive.store.append_files import AppendFileStore
+from pubsub.doors.mqtt.bridge import open_hub
+from pubsub.doors.mqtt.connection import Connection
+from pubsub.doors.mqtt.hub import Hub
+from pubsub.doors.mqtt.network import MqttConfig
 from pubsub.doors.mqtt.packets import (
     PUBACK,
     PUBCOMP,
@@ -29,8 +35,72 @@ from pubsub.doors.mqtt.packets import (
     Will,
     write_packet,
 )
-from tests.promises.mqtt_doors import POLL, Door, Wire
+from pubsub.topic import Topic
 from tests.promises.storm import Outcome, Program, Storm
+
+POLL = 0.05
+
+
+class Wire:
+    """One connection between a client and a door: bytes in order, until either side has gone."""
+
+    is_full = False
+
+    def __init__(self, door: Door) -> None:
+        self._door, self._life = door, door.program.lives
+        self.to_door: list[bytes] = []
+        self.to_client: list[bytes] = []
+        self.is_closed = False
+
+    @property
+    def is_dead(self) -> bool:
+        """The client finds out that nobody is there."""
+        program = self._door.program
+        return self.is_closed or not program.is_up or program.lives != self._life
+
+    def write(self, data: bytes) -> None:
+        if not self.is_closed:
+            self.to_client.append(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Door:
+    """A program with a door, to which clients connect by hand."""
+
+    def __init__(self, storm: Storm) -> None:
+        self._storm = storm
+        self.program: Program
+        self.calls: list[Wire] = []
+
+    async def run(self, program: Program) -> None:
+        self.calls = []
+        async with AsyncExitStack() as stack:
+            node = await stack.enter_async_context(
+                Node(
+                    listen=program.listen,
+                    identity=program.identity,
+                    bootstrap=[self._storm.first_address],
+                )
+            )
+            durable = [Topic.of("/orders")]
+            hub = await open_hub(stack, node, None, MqttConfig(), durable=durable, sessions=True)
+            await self._serve(hub)
+
+    async def _serve(self, hub: Hub) -> None:
+        served: list[tuple[Wire, Connection]] = []
+        while True:
+            calls, self.calls = self.calls, []
+            served += [(wire, hub.accept(wire)) for wire in calls]
+            for wire, connection in served:
+                data, wire.to_door = wire.to_door, []
+                for part in data:
+                    connection.feed(part)
+                if wire.is_closed:
+                    connection.lost()
+            served = [one for one in served if not one[0].is_closed]
+            await asyncio.sleep(POLL)
 
 
 class Client:
@@ -134,11 +204,11 @@ class Client:
 
 
 class Scene:
-    """An archive and three doors."""
+    """A meeting point, an archive and three doors."""
 
-    def __init__(self, seed: int) -> None:
-        self.storm = Storm(seed, 0, ())
-        self.doors = [Door(self.storm) for _ in range(3)]
+    def __init__(self, storm: Storm) -> None:
+        self.storm = storm
+        self.doors = [Door(storm) for _ in range(3)]
         self.archive: Archive
 
     async def _meeting_point(self, program: Program) -> None:
@@ -156,13 +226,13 @@ class Scene:
             await asyncio.Event().wait()
 
     async def begin(self) -> None:
-        self.storm.add("meeting point", self._meeting_point)
+        self.storm.add("meeting point", self._meeting_point, mortal=False)
         self.storm.add("archive", self._archive)
         for number, door in enumerate(self.doors):
             door.program = self.storm.add(f"door {number}", door.run)
         for program in self.storm.programs:
             self.storm.start(program)
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(1.0)
 
     def kill(self, door: Door) -> None:
         self.storm.crash(door.program)
@@ -170,7 +240,15 @@ class Scene:
     def names(self, topic: str) -> set[str]:
         return set(self.archive.status()[topic]["subscribers"])
 
-    def run(self, main: Any) -> None:
-        outcome = Outcome("wills", self.storm.seed)
-        self.storm.run(asyncio.wait_for(main, 600), outcome)
-        assert not outcome.violations
+
+def play(seed: int, act: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+    """Run a test on a scene without faults but those that it makes."""
+    storm, outcome = Storm(seed, 0, ()), Outcome("scene", seed)
+
+    async def main() -> None:
+        scene = Scene(storm)
+        await scene.begin()
+        await act(scene)
+
+    storm.run(asyncio.wait_for(main(), 600), outcome)
+    assert not outcome.violations

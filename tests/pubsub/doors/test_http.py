@@ -151,6 +151,7 @@ def test_tokens_and_origins() -> None:
         ]:
             async with session.post("/topics/a", json=1, headers={**headers, **page}) as response:
                 assert response.status == status
+                assert ("WWW-Authenticate" in response.headers) == (status == 401)
                 assert response.headers["Access-Control-Allow-Origin"] == "https://example.org"
         async with session.post("/topics/a?token=secret", json=1) as response:
             assert response.status == 201

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pubsub.doors.mqtt import Answer, Scram, ScramSecret, scram
+from pubsub.doors.mqtt.network import Open
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
     V5,
@@ -197,7 +198,8 @@ def test_methods_that_are_not_there_and_clients_that_named_none() -> None:
     assert door().client("c", **other).got == [ConnAck(False, Reason.BAD_AUTHENTICATION_METHOD)]
     loose: Any = {"properties": {"authentication_data": b"x"}}
     assert door().client("c", **loose).got == [ConnAck(False, Reason.PROTOCOL_ERROR)]
-    client = door().client("c")
+    assert door().client("c").got == [ConnAck(False, Reason.NOT_AUTHORIZED)]
+    client = Door(access=Open(), authenticator=Scram({})).client("c")
     client.send(auth(Reason.RE_AUTHENTICATE, b""))
     assert isinstance(client.got[-1], Disconnect)
     assert client.got[-1].reason == Reason.PROTOCOL_ERROR

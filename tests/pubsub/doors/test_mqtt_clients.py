@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import ssl
 import subprocess
@@ -16,9 +17,10 @@ import aiomqtt
 import pytest
 
 from overlay import loops
+from overlay.errors import NetworkError
 from pubsub import Archive, Node
 from pubsub.cli import main
-from pubsub.doors.mqtt import MqttDoor, message_in
+from pubsub.doors.mqtt import MqttDoor, message_in, server
 from tests.pubsub.command_process import camcast, line
 from tests.pubsub.doors.certificates import make_certificate
 
@@ -206,12 +208,32 @@ def test_a_message_that_waits_for_an_archive_holds_up_no_other_topic() -> None:
     loops.run(asyncio.wait_for(main(), 25))
 
 
-def test_clients_over_tls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0"])
+def test_a_port_that_is_taken_is_named_in_one_sentence(address: str) -> None:
+    async def main() -> None:
+        async with Node() as node, MqttDoor(node, address) as door:
+            text = f"MQTT cannot be served on {door.address}: address already in use; choose another port"
+            for again in (
+                MqttDoor(node, str(door.address)),
+                MqttDoor(node, websocket=str(door.address)),
+            ):
+                with pytest.raises(NetworkError, match=re.escape(text)):
+                    await again.__aenter__()
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["tls", "without-epoll"])
+def test_clients_whose_connection_the_loop_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: bool
+) -> None:
+    monkeypatch.setattr(server, "CAN_HOLD", False)
     certificate, key = make_certificate(tmp_path)
+    tls = (certificate, key) if sealed else None
 
     async def main() -> None:
-        async with Node() as node, MqttDoor(node, "127.0.0.1:0", tls=(certificate, key)) as door:
-            context = ssl.create_default_context(cafile=str(certificate))
+        async with Node() as node, MqttDoor(node, "127.0.0.1:0", tls=tls) as door:
+            context = ssl.create_default_context(cafile=str(certificate)) if sealed else None
             async with client(door, "c", tls_context=context) as one:
                 await one.subscribe("a", qos=1)
                 await one.publish("a", b"sealed", qos=1)

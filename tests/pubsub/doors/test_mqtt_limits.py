@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from pubsub.doors.mqtt import connection
+from pubsub.doors.mqtt import connection, greeting, hub, publishing
 from pubsub.doors.mqtt.network import Open
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
@@ -12,6 +15,7 @@ from pubsub.doors.mqtt.packets import (
     PUBACK,
     PUBCOMP,
     PUBREC,
+    PUBREL,
     SUBACK,
     V5,
     V311,
@@ -201,6 +205,24 @@ def test_a_client_that_takes_no_answers_is_put_out(monkeypatch: pytest.MonkeyPat
     assert door.dropped("client_takes_nothing") == 1
 
 
+def test_who_is_subscribed_is_remembered_for_a_bounded_number_of_topics_and_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hub, "MOST_MATCHED", 1_000)
+    door = Door()
+    readers = [door.client(f"reader{number}") for number in range(20)]
+    for reader in readers:
+        reader.subscribe("many/#", "many/+")
+    writer = door.client("writer")
+    for topic in ("many", "none"):
+        most = 0
+        for number in range(50):
+            writer.send(Publish(f"{topic}/{number}", b"x"))
+            most = max(most, len(door.hub._matched))
+        assert 10 < most < 30
+    assert [len(reader.payloads()) for reader in readers] == [50] * 20
+
+
 def test_packets_that_never_come_whole_are_bounded_in_bytes_and_in_time() -> None:
     door = Door(most_partial=1000, packet_seconds=5.0, connect_seconds=1000.0)
     whole = write_packet(Publish("a/b", bytes(2000)), V5)
@@ -223,3 +245,81 @@ def test_packets_that_never_come_whole_are_bounded_in_bytes_and_in_time() -> Non
     assert door.hub.partials.bytes == 0
     assert door.dropped("client_quota_exceeded") == 1
     assert door.dropped("client_keep_alive_timeout") == 2
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_client_has_a_bounded_number_of_messages_under_way(qos: int) -> None:
+    door = Door(receive_maximum=2)
+    door.network.held = []
+    client = door.client("c")
+    for round in range(3):
+        for packet_id in (1, 2):
+            client.send(Publish("a", b"x", qos, packet_id=packet_id))
+        assert len(door.network.published) == 2 * round + 2
+        waiting, door.network.held = door.network.held, []
+        for done in waiting:
+            done(Reason.SUCCESS)
+        for packet_id in (1, 2):
+            if qos == 2:
+                client.send(Ack(PUBREL, packet_id))
+    assert not client.is_closed
+    for packet_id in (1, 2, 3):
+        client.send(Publish("a", b"x", qos, packet_id=packet_id))
+    assert client.is_closed
+    assert door.dropped("client_receive_maximum_exceeded") == 1
+
+
+def test_a_message_that_the_network_refused_may_be_sent_again() -> None:
+    door = Door(receive_maximum=1)
+    door.network.held = []
+    client = door.client("c")
+    for reason in (Reason.QUOTA_EXCEEDED, Reason.SUCCESS):
+        client.send(Publish("a", b"x", 2, packet_id=1))
+        door.network.held.pop()(reason)
+        assert client.got[-1] == Ack(PUBREC, 1, reason)
+    assert len(door.network.published) == 2
+
+
+def test_no_more_is_read_while_too_many_messages_wait_to_be_published() -> None:
+    door = Door()
+    door.network.held = []
+    client = door.client("c", version=V311)
+    assert not client.connection.is_busy
+    for number in range(publishing.MOST_PENDING):
+        client.send(Publish("a", b"x", number % 2, packet_id=number % 2 and number))
+    assert client.connection.is_busy
+    for done in door.network.held:
+        done(Reason.SUCCESS)
+    for _ in range(publishing.MOST_PENDING - 1):
+        client.send(Publish("a", b"x"))
+    assert not client.connection.is_busy
+
+
+def test_what_a_client_sends_before_its_session_is_there_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(greeting, "MOST_EARLY", 2)
+    door = Door()
+    door.network.keeps_sessions = True
+    openers: list[Any] = []
+    monkeypatch.setattr(door.network, "open_session", lambda _, opener: openers.append(opener))
+    keeping = SimpleNamespace(token=b"t", end=lambda forget: None)
+    patient, pushy, twice = door.client("a"), door.client("b"), door.client("c")
+    patient.subscribe("x")
+    patient.send(Ping(PINGREQ))
+    for _ in range(3):
+        pushy.send(Ping(PINGREQ))
+    twice.send(Connect("c"))
+    assert [one.is_closed for one in (patient, pushy, twice)] == [False, True, True]
+    assert patient.got == []
+    for opener in openers:
+        opener.opened(keeping, None, False)
+    assert [type(packet) for packet in patient.got] == [ConnAck, Reasons, Ping]
+    assert set(door.hub.connections) == {"a"}
+
+
+def test_a_refused_subscription_has_one_code_in_mqtt_311() -> None:
+    door = Door(most_subscriptions=1)
+    client = door.client("c", version=V311)
+    client.subscribe("a", "b", qos=1)
+    assert client.got[-1] == Reasons(SUBACK, 9, (1, 0x80))

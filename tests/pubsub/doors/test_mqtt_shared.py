@@ -78,11 +78,11 @@ def test_doors_agree_which_of_them_gives_a_message_to_a_member_of_a_group() -> N
     doors: dict[bytes, OtherDoors] = {}
     down: set[bytes] = set()
 
-    def teller(here: bytes) -> Callable[[list[bytes], list[bytes] | None], None]:
-        def tell(groups: list[bytes], segments: list[bytes] | None) -> None:
+    def teller(here: bytes) -> Callable[[list[bytes], list[bytes] | None, list[bytes]], None]:
+        def tell(groups: list[bytes], segments: list[bytes] | None, orphans: list[bytes]) -> None:
             for there, other in doors.items():
                 if here not in down and there not in down:
-                    other.heard(here, groups, segments)
+                    other.heard(here, groups, segments, orphans)
 
         return tell
 
@@ -108,7 +108,8 @@ def test_doors_agree_which_of_them_gives_a_message_to_a_member_of_a_group() -> N
     nonsense: list[Any] = [None, "x", [1], {}]
     for said in nonsense:
         doors[b"one"].heard(said, said, said)
-        doors[b"one"].heard(b"hostile", said, said)
+        doors[b"one"].heard(b"hostile", said, said, said)
+        doors[b"one"].heard(b"hostile", [], [], said)
 
 
 @pytest.mark.parametrize("is_suspected", [True, False])

@@ -8,16 +8,13 @@ from typing import Any
 from pubsub.doors.mqtt.deadlines import STEP_SECONDS
 from pubsub.doors.mqtt.packets import PINGREQ, Ping, Reason
 from tests.promises.storm import eventually
-from tests.pubsub.doors.mqtt_scene import Client, Scene
+from tests.pubsub.doors.mqtt_scene import Client, Scene, play
 
 LASTING = 300
 
 
 def test_messages_expire_and_say_how_long_they_have() -> None:
-    scene = Scene(1)
-
-    async def main() -> None:
-        await scene.begin()
+    async def main(scene: Scene) -> None:
         first, second, _ = scene.doors
         reader, writer = Client("reader", LASTING), Client("writer")
         await reader.connect(first)
@@ -36,14 +33,11 @@ def test_messages_expire_and_say_how_long_they_have() -> None:
         assert (long.payload, ever.payload) == (b"long", b"ever")
         assert 90 <= long.properties["message_expiry_interval"] <= 98
 
-    scene.run(main())
+    play(1, main)
 
 
 def test_a_session_expires() -> None:
-    scene = Scene(2)
-
-    async def main() -> None:
-        await scene.begin()
+    async def main(scene: Scene) -> None:
         first, second, _ = scene.doors
         one = Client("one", 1)
         await one.connect(first)
@@ -63,14 +57,11 @@ def test_a_session_expires() -> None:
         await one.connect(second)
         assert not one.is_present
 
-    scene.run(main())
+    play(2, main)
 
 
 def test_keep_alive() -> None:
-    scene = Scene(3)
-
-    async def main() -> None:
-        await scene.begin()
+    async def main(scene: Scene) -> None:
         one, now = Client("one"), lambda: scene.storm.net.now
         await one.connect(scene.doors[0], keep_alive=1)
         for _ in range(3):
@@ -80,14 +71,11 @@ def test_keep_alive() -> None:
         assert await one.ended() == Reason.KEEP_ALIVE_TIMEOUT
         assert 1.4 < now() - heard < 1.6 + STEP_SECONDS
 
-    scene.run(main())
+    play(3, main)
 
 
 def test_a_delayed_will_waits_for_the_client_or_the_end_of_its_session() -> None:
-    scene = Scene(4)
-
-    async def main() -> None:
-        await scene.begin()
+    async def main(scene: Scene) -> None:
         first, second, last = scene.doors
         watcher = Client("watcher")
         await watcher.connect(last)
@@ -118,4 +106,4 @@ def test_a_delayed_will_waits_for_the_client_or_the_end_of_its_session() -> None
         await asyncio.sleep(5)
         assert watcher.got == {"ends": 1, "stays away": 1}
 
-    scene.run(main())
+    play(4, main)

@@ -11,18 +11,14 @@ from pubsub.doors.mqtt.packets import (
     Publish,
 )
 from tests.promises.storm import eventually
-from tests.pubsub.doors.mqtt_scene import Client, Scene
+from tests.pubsub.doors.mqtt_scene import Client, Scene, play
 
 
 @pytest.mark.parametrize("seed", [1, 2, pytest.param(3, marks=pytest.mark.sweep)])
 def test_the_will_of_a_client_whose_door_is_killed_comes_once_unless_the_client_came_back(
     seed: int,
 ) -> None:
-    scene = Scene(seed)
-    chance = scene.storm.chance
-
-    async def main() -> None:
-        await scene.begin()
+    async def main(scene: Scene) -> None:
         first, second, last = scene.doors
         watcher = Client("watcher", expiry=1000)
         await watcher.connect(last)
@@ -30,38 +26,38 @@ def test_the_will_of_a_client_whose_door_is_killed_comes_once_unless_the_client_
         staying = [
             Client("short", delay=0),
             Client("lasting", 500, delay=4),
-            Client("long", 500, delay=25),
+            Client("long", 500, delay=30),
         ]
         leaving = [Client("goodbye", delay=0), Client("lasting goodbye", 500, delay=5)]
         moving = [Client("mover", 500, delay=15), Client("short mover", delay=0)]
-        for one in (*staying, *leaving, *moving):
+        broken = Client("broken", 500, delay=15)
+        for one in (*staying, *leaving, *moving, broken):
             await one.connect(first)
+        broken.vanish()
         for one in leaving:
             await one.say_goodbye()
         await moving[1].connect(second)
         assert await eventually(scene.storm.net, 10, lambda: watcher.got["short mover"] == 1)
-        await asyncio.sleep(chance.uniform(0.5, 6.0))
+        await asyncio.sleep(scene.storm.chance.uniform(0.5, 6.0))
         scene.kill(first)
-        await asyncio.sleep(chance.uniform(0.1, 3.0))
-        await moving[0].connect(second)
+        await asyncio.sleep(scene.storm.chance.uniform(0.1, 3.0))
+        await asyncio.gather(moving[0].connect(second), broken.connect(second))
         assert moving[0].is_present
+        assert broken.is_present
         expected = Counter({"short": 1, "lasting": 1, "short mover": 1})
         await asyncio.sleep(18)
         assert watcher.got == expected, "so far"
-        scene.kill(second)  # which has some wills of the first, or not, and two clients
-        expected += Counter({"long": 1, "mover": 1, "short mover": 1})
+        scene.kill(second)  # which has some wills of the first, or not, and three clients
+        expected += Counter({"long": 1, "mover": 1, "short mover": 1, "broken": 1})
         await eventually(scene.storm.net, 60, lambda: watcher.got >= expected)
         await asyncio.sleep(40)
         assert watcher.got == expected
 
-    scene.run(main())
+    play(seed, main)
 
 
 def test_a_clean_start_at_another_door_ends_the_session_that_was_kept() -> None:
-    scene = Scene(5)
-
-    async def main() -> None:
-        await scene.begin()
+    async def main(scene: Scene) -> None:
         first, second, last = scene.doors
         reader, writer = Client("reader", expiry=1000), Client("writer")
         await reader.connect(first)
@@ -83,22 +79,43 @@ def test_a_clean_start_at_another_door_ends_the_session_that_was_kept() -> None:
         assert not reader.got
         await reader.say_goodbye()
 
-    scene.run(main())
+    play(5, main)
 
 
-@pytest.mark.parametrize("sees_archive", [True, False])
-def test_a_door_that_others_took_for_dead_keeps_the_wills_of_its_clients(
-    sees_archive: bool,
-) -> None:
-    scene = Scene(6)
-
-    async def main() -> None:
-        await scene.begin()
-        first, _, last = scene.doors
-        watcher, one = Client("watcher", expiry=1000), Client("one", 1000, delay=20)
+def test_a_will_that_waits_comes_when_a_clean_start_at_another_door_ends_its_session() -> None:
+    async def main(scene: Scene) -> None:
+        first, second, last = scene.doors
+        watcher, one = Client("watcher", expiry=1000), Client("one", 1000, delay=40)
         await watcher.connect(last)
         await watcher.subscribe("orders/wills")
         await one.connect(first)
+        one.vanish()
+        await one.connect(second, clean_start=True)
+        assert await eventually(scene.storm.net, 5, lambda: watcher.got["one"] == 1)
+        one.vanish()
+        scene.kill(second)
+        await one.connect(last, clean_start=True)
+        assert await eventually(scene.storm.net, 60, lambda: watcher.got["one"] == 2)
+
+    play(7, main)
+
+
+@pytest.mark.parametrize(
+    ("sees_archive", "delay", "before"), [(True, 20, 0), (False, 20, 0), (False, 0, 1)]
+)
+def test_a_door_that_others_took_for_dead_keeps_the_wills_of_its_clients(
+    sees_archive: bool, delay: int, before: int
+) -> None:
+    """A will that has come while its door seemed to be dead does not come again."""
+
+    async def main(scene: Scene) -> None:
+        first, _, last = scene.doors
+        watcher = Client("watcher", expiry=1000)
+        one, two = Client("one", 1000, delay), Client("two", 1000, delay=40)
+        await watcher.connect(last)
+        await watcher.subscribe("orders/wills")
+        await one.connect(first)
+        await two.connect(first)
         net = scene.storm.net
         others = scene.storm.programs[3 if sees_archive else 0 :]
         away = [one.host for one in others if one is not first.program]
@@ -106,9 +123,9 @@ def test_a_door_that_others_took_for_dead_keeps_the_wills_of_its_clients(
         await asyncio.sleep(15)
         net.heal()
         await asyncio.sleep(60)
-        before = 0 if sees_archive else 1
-        assert watcher.got["one"] == before, "the archive knew better, unless it was cut off too"
+        assert watcher.got == Counter({"one": before} if before else {})
         scene.kill(first)
-        assert await eventually(net, 60, lambda: watcher.got["one"] == before + 1)
+        assert await eventually(net, 90, lambda: len(watcher.got) == 2)
+        assert watcher.got == Counter({"one": 1, "two": 1})
 
-    scene.run(main())
+    play(6, main)

@@ -164,6 +164,8 @@ FAULTS = [
     (envelope("", CREATE.replace("anonymous", "x")), "CreateSequenceRefused", "go out in answers"),
     (envelope("", "<wsrm:Other/>"), "Sender", "is not a request"),
     (envelope("<wsrm:Sequence/>", "<a/>"), "Sender", "needs Identifier"),
+    (message("urn:x", 1, "<a/>lost"), "Sender", "text that is not in an element"),
+    (envelope("", "</S:Body><S:Body>"), "Sender", "more than a header and a body"),
     (message("urn:x", 0, "<a/>"), "Sender", "is not the number of a message"),
     (message("urn:x", 2**63 - 1, "<a/>"), "MessageNumberRollover", "no number left"),
     (message("urn:x", 1, "<a/>"), "UnknownSequence", "no such sequence"),
@@ -178,6 +180,10 @@ def test_what_is_wrong_is_answered_with_a_fault() -> None:
             assert status in (400, 500)
             assert f":{code}<".encode() in answer, answer
             assert reason.encode() in answer
+        brief = CREATE.replace(
+            "</wsrm:AcksTo>", "</wsrm:AcksTo><wsrm:Expires>PT0.2S</wsrm:Expires>"
+        )
+        assert b">PT1S<" in (await client.post(envelope("", brief)))[1], "PT0S would mean for ever"
         id = await client.create()
         await client.post(ending("Close", id))
         assert b":SequenceClosed<" in (await client.post(message(id, 1, "<a/>")))[1]

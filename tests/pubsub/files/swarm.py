@@ -43,6 +43,7 @@ class Swarm:
             PIECE,
             hashlib.sha256(self.content).digest(),
             hashlib.sha256(self.hashes).digest(),
+            "/videos",
         )
         self.contacts = [numbered_contact(number) for number in range(receivers + 1)]
         self.storages = [MemoryPieces() for _ in self.contacts]

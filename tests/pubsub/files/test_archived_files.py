@@ -102,10 +102,10 @@ def test_a_durable_receiver_that_crashes_goes_on_with_what_it_had(tmp_path: Path
 
 def test_the_fragments_of_a_file_put_it_together_again(tmp_path: Path) -> None:
     source = make_file(tmp_path)
-    manifest, hashes = describe_file(source, piece_size=100_000)
+    manifest, hashes = describe_file(source, "/videos", piece_size=100_000)
     file = PieceFile(source, manifest)
     first, *rest = fragments_of(manifest, hashes, file, b"holder")
-    assert Manifest.from_data(first) == (manifest, b"holder")
+    assert Manifest.from_data(first, "/videos") == (manifest, b"holder")
     found = [fragment_in(data) for data in rest]
     assert [one.hashes for one in found if isinstance(one, PieceHashes)] == [hashes.packed()]
     pieces = [one.data for one in found if isinstance(one, Piece)]

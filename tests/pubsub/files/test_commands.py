@@ -84,7 +84,7 @@ def test_programs_get_a_json_line_for_each_file_and_an_archive_keeps_it(
 
 def test_progress_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "match.mp4").write_bytes(b"x" * 1000)
-    manifest = Manifest("match.mp4", 1000, 100, bytes(32), bytes(32))
+    manifest = Manifest("match.mp4", 1000, 100, bytes(32), bytes(32), "/videos")
     transfer = Transfer(manifest, PieceFile(tmp_path / "match.mp4", manifest))
     transfer.archived_pieces = 5
     assert "0.0% of 1,000 B" in receiving(transfer, 1e6)

@@ -115,7 +115,7 @@ def swarm_with_liar(seed: int) -> Swarm:
 
 
 def test_an_announcement_of_millions_of_pieces_takes_little_memory() -> None:
-    manifest = Manifest("a file", MAX_PIECES, 1, bytes(HASH_BYTES), bytes(HASH_BYTES))
+    manifest = Manifest("a file", MAX_PIECES, 1, bytes(HASH_BYTES), bytes(HASH_BYTES), "/videos")
     stage = Swarm(seed=1, receivers=0).stage
     context = stage.context(numbered_contact(9))
     tracemalloc.start()

@@ -46,7 +46,7 @@ def test_what_is_there_of_a_file_needs_no_room_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = make_file(tmp_path, 1_000_000)
-    manifest, _ = describe_file(source)
+    manifest, _ = describe_file(source, "/videos")
     arrivals = Arrivals(tmp_path / "in")
     file, _ = arrivals.open(manifest)
     monkeypatch.setattr(Arrivals, "free_bytes", lambda self: 300_000)
@@ -60,7 +60,7 @@ def test_what_is_there_of_a_file_needs_no_room_any_more(
 
 def test_checksums_of_which_a_part_has_come_are_kept(tmp_path: Path) -> None:
     source = make_file(tmp_path, 1000)
-    manifest, hashes = describe_file(source, piece_size=100)
+    manifest, hashes = describe_file(source, "/videos", piece_size=100)
     arrivals = Arrivals(tmp_path / "in")
     known = HashList(manifest, hashes.packed()[: 4 * 32])
     arrivals.keep(manifest, known)
@@ -107,7 +107,7 @@ def test_a_file_that_changes_while_it_is_sent_is_noticed(tmp_path: Path, durable
 
 def test_a_wrong_announcement_costs_only_its_own_file(tmp_path: Path) -> None:
     source = make_file(tmp_path, MEGABYTE)
-    manifest, hashes = describe_file(source)
+    manifest, hashes = describe_file(source, "/videos")
     wrong = dataclasses.replace(manifest, name="wrong.mp4", digest=bytes(32))
     net = network(12)
 
@@ -162,7 +162,7 @@ def test_files_in_any_number_need_few_descriptors(
 
 def test_a_crash_while_a_file_is_given_its_name_leaves_it_whole(tmp_path: Path) -> None:
     source = make_file(tmp_path, 1000)
-    manifest, hashes = describe_file(source, piece_size=100)
+    manifest, hashes = describe_file(source, "/videos", piece_size=100)
     arrivals = Arrivals(tmp_path / "in")
     file, _ = arrivals.open(manifest)
     for index in range(10):
@@ -179,7 +179,7 @@ def test_a_crash_while_a_file_is_given_its_name_leaves_it_whole(tmp_path: Path) 
 
 
 def test_no_file_is_overwritten_whatever_its_name(tmp_path: Path) -> None:
-    manifest = Manifest("match.mp4", 0, 100, bytes(32), bytes(32))
+    manifest = Manifest("match.mp4", 0, 100, bytes(32), bytes(32), "/videos")
     taken = [tmp_path / "match.mp4", tmp_path / f"match-{manifest.id.hex()[:8]}.mp4"]
     for path in taken:
         path.write_text("mine")

@@ -174,7 +174,7 @@ def test_an_empty_file_arrives_too(tmp_path: Path) -> None:
 
 def test_what_a_disk_changed_is_noticed_at_the_end(tmp_path: Path) -> None:
     source = make_file(tmp_path, 1000)
-    manifest, hashes = describe_file(source, piece_size=100)
+    manifest, hashes = describe_file(source, "/videos", piece_size=100)
     file, _ = Arrivals(tmp_path / "in").open(manifest)
     for index in range(10):
         file.write(index, source.read_bytes()[100 * index : 100 * index + 100])
@@ -186,7 +186,7 @@ def test_what_a_disk_changed_is_noticed_at_the_end(tmp_path: Path) -> None:
 
 def test_an_arrived_file_replaces_no_other_one(tmp_path: Path) -> None:
     (tmp_path / "match.mp4").write_text("mine")
-    manifest = Manifest("match.mp4", 0, 100, bytes(32), bytes(32))
+    manifest = Manifest("match.mp4", 0, 100, bytes(32), bytes(32), "/videos")
     arrivals = Arrivals(tmp_path)
     _, hashes = arrivals.open(manifest)
     path = arrivals.finish(manifest, hashes)
@@ -219,7 +219,7 @@ def test_a_failing_disk_is_reported_to_the_receiver(
 
 def test_unfinished_files_are_found_again_and_rubbish_is_left_alone(tmp_path: Path) -> None:
     source = make_file(tmp_path, 1000)
-    manifest, hashes = describe_file(source, piece_size=100)
+    manifest, hashes = describe_file(source, "/videos", piece_size=100)
     arrivals = Arrivals(tmp_path / "in")
     arrivals.open(manifest)
     arrivals.keep(manifest, hashes)
@@ -235,8 +235,11 @@ def test_unfinished_files_are_found_again_and_rubbish_is_left_alone(tmp_path: Pa
 )
 def test_a_name_that_could_leave_the_directory_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
-        Manifest(name, 1, 1, bytes(32), bytes(32))
-    assert Manifest.from_data({"camcast-file": [name, 1, 1, bytes(32), bytes(32), b""]}) is None
+        Manifest(name, 1, 1, bytes(32), bytes(32), "/videos")
+    assert (
+        Manifest.from_data({"camcast-file": [name, 1, 1, bytes(32), bytes(32), b""]}, "/videos")
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,20 +256,20 @@ def test_a_name_that_could_leave_the_directory_is_refused(name: str) -> None:
     ],
 )
 def test_an_announcement_that_is_none_is_not_taken_for_one(parts: object) -> None:
-    assert Manifest.from_data({"camcast-file": parts}) is None
-    assert Manifest.from_data(parts) is None
+    assert Manifest.from_data({"camcast-file": parts}, "/videos") is None
+    assert Manifest.from_data(parts, "/videos") is None
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/"])
 def test_what_is_no_regular_file_is_refused(path: str) -> None:
     with pytest.raises(UsageError, match=f"{path} is not a regular file"):
-        describe_file(Path(path))
+        describe_file(Path(path), "/videos")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
-        describe_file(tmp_path / "nothing")
-    manifest = Manifest("a", 1, 1, bytes(32), bytes(32))
+        describe_file(tmp_path / "nothing", "/videos")
+    manifest = Manifest("a", 1, 1, bytes(32), bytes(32), "/videos")
     with pytest.raises(FileError, match="cannot be opened"):
         PieceFile(tmp_path / "nothing", manifest)
     (tmp_path / "a file").write_text("")

@@ -58,7 +58,7 @@ class PlainStore:
 
     def holdings(self, topic: str) -> list[Holding]:
         return [
-            Holding(e.sequence, e.time, len(e.body), self.waiting(topic, e))
+            Holding(e.sequence, e.time, len(e.body), self.waiting(topic, e), e.id, e.publisher)
             for e in self.inventory(topic)
         ]
 
@@ -66,5 +66,5 @@ class PlainStore:
         return tuple(
             name
             for name in event.destinations
-            if (entity := self.registry.entity(topic, name)) and event.sequence > entity.sync
+            if (entity := self.registry.get(topic, "entity", name)) and event.sequence > entity.sync
         )

@@ -86,10 +86,18 @@ class Schedule:
             return Note(topic, chance.choice(("a/1", "a/2", "b/1")), value)
         if kind == 12:
             span = self.span(topic)
-            return Drop(topic, (span,), (EntityGap(entity, span, 1),) * chance.randrange(2))
+            return Drop(topic, (span,), (self.gap(entity, span),) * chance.randrange(2))
         if kind == 13:
-            return GapsTold(topic, entity, chance.randrange(last + 1))
+            return GapsTold(topic, entity)
         return Register(topic, entity, last)
+
+    def gap(self, entity: str, span: Span) -> EntityGap:
+        if self.chance.random() < 0.2:
+            return EntityGap.unnamed(entity, span, "lost")
+        first = self.chance.randrange(20)
+        return EntityGap(
+            entity, span, self.chance.choice(PUBLISHERS), first, first + 2, "forgotten"
+        )
 
     def event(self, topic: str) -> StoredEvent:
         publisher = self.chance.choice(PUBLISHERS)

@@ -38,19 +38,20 @@ def commit(store: Store, *changes: object) -> None:
 def assert_same(store: Store, plain: PlainStore) -> None:
     """The store answers every question as the plain one does."""
     registry = plain.registry
-    assert store.topics() == tuple(sorted(registry.last))
+    assert store.topics() == tuple(sorted(registry))
     for topic in TOPICS:
         inventory = plain.inventory(topic)
-        last = registry.last.get(topic, 0)
+        last = registry.last(topic)
         assert store.last_sequence(topic) == last
         assert store.events(topic, 0, 1000) == inventory
         assert store.count(topic) == len(inventory)
         assert store.size(topic) == sum(len(one.body) for one in inventory)
         assert store.first_sequence(topic) == (inventory[0].sequence if inventory else last + 1)
         assert store.holdings(topic, 0, 1000) == plain.holdings(topic)
-        assert store.entities(topic) == tuple(registry.entities.get(topic, {}).values())
-        assert store.catenations(topic) == registry.catenations.get(topic, {})
-        assert store.notes(topic) == dict(sorted(registry.notes.get(topic, {}).items()))
+        entities = registry.rows(topic, "entity")
+        assert store.entities(topic) == tuple(entities[name] for name in sorted(entities))
+        assert store.catenations(topic) == registry.rows(topic, "catenation")
+        assert store.notes(topic) == dict(sorted(registry.rows(topic, "note").items()))
         for replica in REPLICAS:
             lines = dict(sorted(plain.lines.get((topic, replica), {}).items()))
             assert store.replica_ids(topic, replica, Span(0, LAST)) == lines

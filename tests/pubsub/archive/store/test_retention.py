@@ -12,6 +12,7 @@ from overlay.errors import UsageError
 from pubsub.archive.store import (
     AdvanceSync,
     Deregister,
+    Drop,
     EntityGap,
     GapsTold,
     Register,
@@ -22,7 +23,7 @@ from pubsub.archive.store import (
 from pubsub.archive.store.interface import Holding
 from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.conftest import Opener
-from tests.pubsub.archive.store.schedules import event
+from tests.pubsub.archive.store.schedules import PUBLISHERS, event
 
 EVERYTHING_GONE = Retention(max_count=0)
 
@@ -41,9 +42,9 @@ def filled(opener: Opener) -> Store:
 
 def forget(store: Store, retention: Retention, now: float = 10.0) -> list[int]:
     """Apply the limits; what is left."""
-    drop = Scan().plan(store, "/soccer", retention, now).drop
-    if drop is not None:
-        store.write([drop])
+    plan = Scan().plan(store, "/soccer", retention, now)
+    if plan.gone:
+        store.write([Drop("/soccer", plan.spans)])
         store.sync()
     return [holding.sequence for holding in store.holdings("/soccer", 0, 100)]
 
@@ -79,20 +80,30 @@ def test_nothing_is_kept_for_one_who_has_left(opener: Opener) -> None:
     assert store.last_sequence("/soccer") == 10
 
 
-def test_when_told_so_unseen_events_go_and_leave_a_gap_to_be_told_of(opener: Opener) -> None:
+def test_when_told_so_unseen_events_go(opener: Opener) -> None:
     store = filled(opener)
     assert forget(store, Retention(max_count=5, drop_unseen=True)) == [6, 7, 8, 9, 10]
-    store.close()
-    store = opener()
-    entity = store.entity("/soccer", "anna")
-    assert entity is not None
-    assert entity.gaps == (EntityGap("anna", Span(2, 2), 1), EntityGap("anna", Span(4, 4), 1))
     assert [one.sequence for one in store.holdings("/soccer", 0, 100) if "anna" in one.waiting] == [
         6,
         8,
         10,
     ]
-    store.write([GapsTold("/soccer", "anna", 4)])
+
+
+def test_gaps_are_kept_until_their_entity_has_been_told(opener: Opener) -> None:
+    store = filled(opener)
+    gaps = (
+        EntityGap("anna", Span(2, 2), PUBLISHERS[0], 2, 2, "forgotten"),
+        EntityGap.unnamed("anna", Span(4, 4), "lost"),
+    )
+    store.write([Drop("/soccer", (Span(1, 5),), gaps)])
+    store.sync()
+    store.close()
+    store = opener()
+    entity = store.entity("/soccer", "anna")
+    assert entity is not None
+    assert entity.gaps == gaps
+    store.write([GapsTold("/soccer", "anna")])
     store.sync()
     entity = store.entity("/soccer", "anna")
     assert entity is not None
@@ -100,7 +111,7 @@ def test_when_told_so_unseen_events_go_and_leave_a_gap_to_be_told_of(opener: Ope
 
 
 def test_without_limits_nothing_goes(opener: Opener) -> None:
-    assert Scan().plan(filled(opener), "/soccer", Retention(), 1e9).drop is None
+    assert Scan().plan(filled(opener), "/soccer", Retention(), 1e9).gone == []
 
 
 def test_an_inventory_of_many_pages_is_walked_to_the_end(opener: Opener) -> None:

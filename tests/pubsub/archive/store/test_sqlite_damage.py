@@ -130,18 +130,22 @@ def test_an_event_whose_row_has_lost_its_number_is_missed(image: bytes, tmp_path
     assert missed > 5
 
 
-@pytest.mark.parametrize("table", ["topics", "streams", "entities", "notes"])
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        *(("names", kind) for kind in ("topic", "stream", "audience")),
+        *(("state", kind) for kind in ("last", "amount", "catenation", "entity", "note")),
+    ],
+)
 def test_a_changed_row_of_the_state_keeps_the_store_from_being_opened(
-    image: bytes, tmp_path: Path, table: str
+    image: bytes, tmp_path: Path, table: str, kind: str
 ) -> None:
     path = tmp_path / "events.db"
     path.write_bytes(image)
-    column = {"topics": "last", "streams": "catenation", "entities": "sync", "notes": "value"}[
-        table
-    ]
+    column = "name" if table == "names" else "value"
     with sqlite3.connect(path) as file:
-        value = "x'00'" if table == "notes" else "7"
-        file.execute(f"UPDATE {table} SET {column} = {value}")
+        changed = file.execute(f"UPDATE {table} SET {column} = x'00' WHERE kind = ?", (kind,))
+        assert changed.rowcount
     file.close()
     with pytest.raises(StoreError, match=f"{table} is damaged"):
         open_store(f"sqlite:///{path}")
