@@ -59,9 +59,6 @@ class WeakCollection(DAC):
         async for event in events:
             self.offer(Element(event.data, event.topic, event.publisher))
 
-    def _gave_back(self) -> None:
-        """Nobody gives it again."""
-
     async def _publish(self, data: Any, packed: bytes, semantics: Semantics) -> AddReceipt:
         return await self._collections.node.publish(self._topic, data)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overlo
 
 from overlay.errors import ClosedError, UsageError
 from pubsub.collections.content import Element, LocalContent
-from pubsub.collections.interest import Finishing, Interest, Notify, Predicate
+from pubsub.collections.interest import Interest, Notify, Predicate
 from pubsub.data import pack_data, unpack_data
 from pubsub.filters import Filter
 from pubsub.publishing import Receipt
@@ -33,7 +33,7 @@ from pubsub.reliable.receipts import MessageReceipt, Wait, budget, check_wait
 from pubsub.reliable.runs import Gaps
 from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
-from pubsub.topics import Semantics
+from pubsub.topics import Semantics, Unfinished
 
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
@@ -87,7 +87,8 @@ class DAC(abc.ABC):
         """How many elements the local content holds; without any, publishers are asked for no more than
         the interests want."""
         self.queue = queue
-        """How many elements may wait in each interest."""
+        """How many elements may wait in each interest. Of more, a weak collection drops the oldest, and a
+        strong one acknowledges none."""
         self.interests: list[Interest] = []
         self._collections = collections
         self._content = LocalContent(keep, self.is_unique)
@@ -263,8 +264,8 @@ class DAC(abc.ABC):
 
     # What comes from the topic.
 
-    def offer(self, element: Element, finishing: Finishing | None = None) -> None:
-        """An element has come, in the order that this collection promises; `finishing` is told of each
+    def offer(self, element: Element, unfinished: Unfinished | None = None) -> None:
+        """An element has come, in the order that this collection promises; `unfinished` waits for each
         interest that gets it."""
         if not self._is_open or (self.filter is not None and not self.filter.matches(element.data)):
             return
@@ -274,7 +275,7 @@ class DAC(abc.ABC):
             self._content.add(element.data)
         for interest in self.interests:
             if not interest.takes and interest.matches(element):
-                interest.offer(element, finishing.one_more() if finishing is not None else None)
+                interest.offer(element, unfinished.one_more() if unfinished else None)
 
     # What the classes do differently.
 
@@ -286,10 +287,6 @@ class DAC(abc.ABC):
 
     @abc.abstractmethod
     async def _publish(self, data: Any, packed: bytes, semantics: Semantics) -> AddReceipt: ...
-
-    @abc.abstractmethod
-    def _gave_back(self) -> None:
-        """The application was not done with an element when its interest ended."""
 
     async def _begin_interest(self, interest: Interest) -> None:
         if self._is_closed:

@@ -38,30 +38,6 @@ Finish = Callable[[bool], None]
 """Called once with whether the application is done with an element; otherwise it is given back."""
 
 
-class Finishing:
-    """Calls `finish` when all interests that got an element are done with it, and it was `offered` to all;
-    not if one was not done with it."""
-
-    def __init__(self, finish: Callable[[], None]) -> None:
-        self._finish = finish
-        self._left = 1
-        self._is_given_back = False
-
-    def one_more(self) -> Finish:
-        self._left += 1
-        return self._done
-
-    def offered(self) -> None:
-        """No further interest gets it."""
-        self._done(True)
-
-    def _done(self, is_done: bool) -> None:
-        self._left -= 1
-        self._is_given_back = self._is_given_back or not is_done
-        if not self._left and not self._is_given_back:
-            self._finish()
-
-
 CALLS_A_TURN = 16
 """Elements that a plain callback may be called for before others on the loop get a turn."""
 
@@ -111,9 +87,9 @@ class Interest:
         self._notify = notify
         self._queue: deque[tuple[Element | Gap, Finish | None]] = deque()
         self._finish: Finish | None = None
-        self._is_busy = False
+        """To be called when the application is done with the element that it got last."""
+        self._wanting_room: list[Finish] = []
         self._arrival = News()
-        self._change = News()
         self._worker: asyncio.Task[None] | None = None
         self._begun = False
         self._ended = False
@@ -149,19 +125,18 @@ class Interest:
                 self._worker.cancel()
             self._settle(False)
         self._give_back()
+        self._tell_room()
         self._arrival.tell()
-        self._change.tell()
 
     def _give_back(self) -> None:
         """What waits goes to other takers; or, where the collection is closed, comes again from its log."""
         is_done = not self.takes and not self._collection.is_closed
-        for element, finish in self._queue:
+        waiting, self._queue = self._queue, deque()
+        for element, finish in waiting:
             if finish is not None:
                 finish(is_done)
-            elif not is_done and isinstance(element, Element):
-                self._collection._gave_back()
-        if self.takes:
-            self._queue.clear()
+            if not self.takes:
+                self._queue.append((element, None))
 
     async def stopped(self) -> None:
         """Wait until the callback is not running any more, unless it is who waits."""
@@ -216,14 +191,16 @@ class Interest:
     def has_room(self) -> bool:
         return self._ended or len(self._queue) < self._collection.queue
 
-    @property
-    def is_idle(self) -> bool:
-        """The application is done with all that came."""
-        return self._ended or not (self._queue or self._is_busy)
+    def when_room(self, then: Finish) -> None:
+        """Call this with True when there is room; now, or after elements were taken from the queue."""
+        self._wanting_room.append(then)
+        self._tell_room()
 
-    async def changed(self) -> None:
-        """Wait until an element has been taken from the queue, or is done with."""
-        await self._change.wait()
+    def _tell_room(self) -> None:
+        if self._wanting_room and self.has_room:
+            waiting, self._wanting_room = self._wanting_room, []
+            for then in waiting:
+                then(True)
 
     def __len__(self) -> int:
         """How many elements wait."""
@@ -242,20 +219,19 @@ class Interest:
             if self._ended:
                 raise StopAsyncIteration
             await self._arrival.wait()
-        element, self._finish = self._queue.popleft()
-        self._is_busy = True
-        self._change.tell()
+        element = self._next()
         if isinstance(element, Gap) and self.gaps == "raise":
             raise GapError(element)
+        return element
+
+    def _next(self) -> Element | Gap:
+        element, self._finish = self._queue.popleft()
+        self._tell_room()
         return element
 
     def _settle(self, is_done: bool) -> None:
         """The application is done with the element that it got last, or will never be."""
         finish, self._finish = self._finish, None
-        if self._is_busy and not is_done and not self.takes:
-            self._collection._gave_back()
-        self._is_busy = False
-        self._change.tell()
         if finish is not None:
             finish(is_done)
 
@@ -267,9 +243,7 @@ class Interest:
                 await self._arrival.wait()
             if self._ended:
                 return
-            element, self._finish = self._queue.popleft()
-            self._is_busy = True
-            is_done = await self._call(notify, element)
+            is_done = await self._call(notify, self._next())
             self._settle(is_done or not self.takes)
 
     async def _call(self, notify: Notify, element: Element | Gap) -> bool:

@@ -105,10 +105,6 @@ class StrongCollection(DAC):
             take_filter=either(taking),
         )
 
-    def _gave_back(self) -> None:
-        if self._hub is not None:
-            self._hub.given_back = True
-
     def take(self, element: Element, finish: Finish) -> None:
         """Give an element to one of the interests that take, each in turn. A set is done at once with one
         that is equal to another that it has taken or has in hand."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal
 
 from overlay.contact import PeerId
@@ -19,7 +19,6 @@ from overlay.topic_name import TopicNameError, check_topic_name
 from overlay.wire import WireError, encode
 from pubsub.collections.config import CollectionConfig
 from pubsub.collections.content import Element
-from pubsub.collections.interest import Finishing, Interest
 from pubsub.collections.messages import (
     Addition,
     Announcement,
@@ -156,8 +155,6 @@ class StrongHub:
         self.members: list[StrongCollection] = []
         """The collections that are open."""
         self.log: Any = None
-        self.given_back = False
-        """Whether an interest ended that was not done with the element that was delivered last."""
         self._collections = collections
         self.incarnation = entropy().getrandbits(INCARNATION_BITS)
         self._wanted = Wanted(own=False)
@@ -347,7 +344,7 @@ class StrongHub:
 
     # What comes from the topic.
 
-    def _delivered(self, delivery: Delivery) -> Awaitable[bool] | Unfinished | None:
+    def _delivered(self, delivery: Delivery) -> Unfinished | None:
         try:
             addition = decode_broadcast(delivery.payload)
             if isinstance(addition, Taken):
@@ -362,27 +359,24 @@ class StrongHub:
         element = Element(data, addition.topic, delivery.publisher)
         is_accepted = self._accepts(element, run_of_life(delivery.life), delivery.number)
         members = self.members if is_accepted else []
+        unfinished = Unfinished()
         if delivery.semantics != "reliable":
             for collection in members:
                 if collection.order == "none":
                     collection.offer(element)
-            return None if self._is_ready() else self._until_ready()
-        finishing: Finishing | None = None
-        unfinished: Unfinished | None = None
-        if self.log is not None and self._order.orders:
-            # It may wait long for its place in the order, and others have to come meanwhile.
-            unfinished = Unfinished()
-            finishing = Finishing(unfinished.finish)
+            return self._when_room(unfinished)
+        logged = unfinished if self.log is not None else None
         for collection in members:
             if collection.order != "total":
-                collection.offer(element, finishing)
+                collection.offer(element, logged)
         source = (delivery.publisher, delivery.life)
         if self._wanted.takes and addition.topic == self.topic and is_accepted:
             element_id = (delivery.publisher, addition.incarnation, delivery.number)
             self._sharing.received(element_id, addition.topic, addition.data)
-        item = (element if is_accepted else None, addition.clock, finishing)
+        ordered = logged if self._order.orders else None
+        item = (element if is_accepted else None, addition.clock, ordered)
         is_own = delivery.publisher == self._strong.me
-        self._order.receive(
+        is_taken = self._order.receive(
             source,
             delivery.number,
             addition.clock,
@@ -390,9 +384,20 @@ class StrongHub:
             complete=delivery.complete,
             is_restored=is_own and addition.incarnation != self.incarnation,
         )
-        if unfinished is not None:
-            return unfinished
-        return None if self._is_ready() else self._until_ready()
+        if logged is None:
+            return self._when_room(unfinished)
+        if ordered is None or not is_taken:
+            unfinished.finish()  # else when it has its place in the order
+        return unfinished
+
+    def _when_room(self, unfinished: Unfinished) -> Unfinished:
+        """Be done with a message when all interests have room for more; those that take are offered no more
+        than they may have in hand."""
+        for interest in (i for member in self.members for i in member.interests if not i.takes):
+            if not interest.has_room:
+                interest.when_room(unfinished.one_more())
+        unfinished.finish()
+        return unfinished
 
     def _accepts(self, element: Element, run: bytes, number: int) -> bool:
         """Whether the node's validators accept an element of another node; refusals are counted."""
@@ -414,34 +419,14 @@ class StrongHub:
             data = unpack_data(addition.data)
             self._sharing.missed(element_id, addition.topic, addition.data, data)
 
-    def _ordered(self, item: tuple[Element | None, int, Finishing | None]) -> None:
-        element, clock, finishing = item
+    def _ordered(self, item: tuple[Element | None, int, Unfinished | None]) -> None:
+        element, clock, unfinished = item
         for collection in self.members:
             if collection.order == "total" and element is not None:
-                collection.offer(element, finishing)
-        if finishing is not None:
+                collection.offer(element, unfinished)
+        if unfinished is not None:
             self._strong.note(max(clock, self._strong.noted))
-            finishing.offered()
-
-    def _is_ready(self) -> bool:
-        """Whether the next element may come: there is room, and with a log, nothing is left undone."""
-        return self._busy() is None
-
-    async def _until_ready(self) -> bool:
-        """Wait until the next element may come; False when the application was not done with this one, which
-        a log gives again then."""
-        self.given_back = False
-        while (busy := self._busy()) is not None:
-            await busy.changed()
-        return self.log is None or not self.given_back
-
-    def _busy(self) -> Interest | None:
-        """An interest that elements have to wait for; not one that takes, which is offered no more than it
-        may have in hand."""
-        for interest in (i for member in self.members for i in member.interests if not i.takes):
-            if not (interest.is_idle if self.log is not None else interest.has_room):
-                return interest
-        return None
+            unfinished.finish()
 
     def _gap(self, gap: Gap) -> None:
         if gap.publisher is not None:

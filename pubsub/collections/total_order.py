@@ -225,15 +225,16 @@ class TotalOrder:
         *,
         complete: int | None = None,
         is_restored: bool = False,
-    ) -> None:
-        """An addition has come, this member's own among them. `complete`: up to this number the source's
-        additions have come; one source's come in order, unless this member does not order yet.
+    ) -> bool:
+        """An addition has come, this member's own among them; False if it is dropped. `complete`: up to this
+        number the source's additions have come; one source's come in order, unless this member does not
+        order yet.
         `is_restored`: it is an own one of an earlier start, from a log, and others may have delivered it."""
         complete = number if complete is None else complete
         if clock > min(self.clock + MOST_AHEAD, FARTHEST_CLOCK):
             self._count("addition_clock")
             self.skip(*source, number)
-            return
+            return False
         if source[0] == self._me:
             self._publishing.pop(clock, None)
         self.clock = max(self.clock, clock)
@@ -244,6 +245,7 @@ class TotalOrder:
             self._take(source, number, clock, item, complete)
             self._announce_soon()
             self._advance()
+        return True
 
     def _is_foreign(self, source: Source, number: int, is_restored: bool) -> bool:
         if source[0] == self._me and not (is_restored and self._is_new):

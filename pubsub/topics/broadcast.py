@@ -157,6 +157,11 @@ class TopicBroadcast:
         return self._state.is_full
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the application has as much before it as it may have."""
+        return self._delivering.is_behind
+
+    @property
     def held(self) -> int:
         """Messages held for those who may lack them."""
         return len(self._state.held)

@@ -24,7 +24,7 @@ from pubsub.reliable.runs import Gap
 from pubsub.reliable.tasks import Tasks
 from pubsub.topics.aside import AsideMessages
 from pubsub.topics.broadcast import TopicBroadcast
-from pubsub.topics.config import BroadcastConfig, TopicConfig
+from pubsub.topics.config import TopicConfig
 from pubsub.topics.context import TopicContext
 from pubsub.topics.delivering import Delivery, Order, Participant, Semantics
 from pubsub.topics.log import TopicLog
@@ -33,8 +33,9 @@ from pubsub.topics.state import NAME_BYTES, OVERHEAD
 from pubsub.topics.views import StableView, TopicView
 
 OnDeliver = Callable[[Delivery], "Awaitable[object] | Unfinished | None"]
-"""Takes a message. If it returns an awaitable, the next message waits for it; where that gives False, the
+"""Takes a message. A coroutine function is called for one message after another; where it gives False, the
 application was not done with the message, and a log gives it again. With `Unfinished` the next may come."""
+Done = Callable[[], None]
 Audience = Sequence[PeerId] | Callable[[Participant], bool] | None
 
 HEADERS = 1024
@@ -59,6 +60,38 @@ MOST_EARLY_BYTES = 4 * 1024 * 1024
 """...and about how many bytes of them."""
 
 _log = logging.getLogger(__name__)
+
+
+class Unfinished:
+    """Returned by `on_deliver` for a message that the application will be done with later, while the next one
+    may come: call `finish` then. Without that the message comes again after a crash, if there is a log.
+
+    Several may have to be done with it: each of those counted by `one_more`, beside who calls `finish`."""
+
+    def __init__(self) -> None:
+        self._left = 1
+        self._is_given_back = False
+        self._done: Done | None = None
+
+    def one_more(self) -> Callable[[bool], None]:
+        """Somebody else gets the message, and calls what this gives: True when done with it."""
+        self._left += 1
+        return self.finish
+
+    def finish(self, is_done: bool = True) -> None:
+        self._left -= 1
+        self._is_given_back = self._is_given_back or not is_done
+        self._call()
+
+    def then(self, done: Done) -> None:
+        """Have this called when all are done with the message; never if one gave it back."""
+        self._done = done
+        self._call()
+
+    def _call(self) -> None:
+        if not self._left and not self._is_given_back and self._done is not None:
+            done, self._done = self._done, None
+            done()
 
 
 @dataclass(frozen=True)
@@ -102,13 +135,13 @@ class StrongTopic:
         self._on_left = on_left
         self._news = News()
         self._tasks = Tasks(f"strong topic {topic}", runtime.metrics)
-        self._inbox = TopicInbox(
-            config.broadcast,
-            self._tasks,
-            lambda delivery: self._call("deliver", handlers.deliver, delivery),
-            lambda: self._failed("deliver"),
-            self.room_if_waited_for,
-        )
+        self._waiting: asyncio.Queue[tuple[Delivery, Done]] = asyncio.Queue()
+        """Messages that wait for a handler that is a coroutine function."""
+        self._worker: asyncio.Task[None] | None = None
+        if inspect.iscoroutinefunction(handlers.deliver):
+            self._worker = self._tasks.start("deliveries", self._deliver_in_turn(handlers.deliver))
+        self._asides = self._aside_bytes = 0
+        """Messages outside reliable broadcast that the application is not done with, and their bytes."""
         self._published = 0
         self._early: list[tuple[Contact, Aside]] = []
         self._dropped = runtime.metrics.family(
@@ -303,7 +336,7 @@ class StrongTopic:
         while (
             self.core.is_full
             if semantics == "reliable"
-            else self._aside.is_full or self._inbox.is_full
+            else self._aside.is_full or self._is_crowded
         ):
             await self._next_news()
         await self._runtime.writable(self._others())
@@ -348,7 +381,8 @@ class StrongTopic:
         if hasattr(self, "core"):
             self.core.stop()
             self._aside.stop()
-        self._inbox.close()
+        if self._worker is not None:
+            self._worker.cancel()
         self.room()
 
     # What the protocol says.
@@ -397,7 +431,37 @@ class StrongTopic:
             only,
             complete,
         )
-        self._inbox.hand_over(delivery, partial(self.core.finished, item))
+        self._hand_over(delivery, partial(self._finished, item))
+
+    def _hand_over(self, delivery: Delivery, done: Done) -> None:
+        """Give a message to the handler, now or in its turn; `done` is called when that is done with it."""
+        if self._worker is not None:
+            self._waiting.put_nowait((delivery, done))
+            return
+        result = self._call("deliver", self._handlers.deliver, delivery)
+        if isinstance(result, Unfinished):
+            result.then(done)
+        else:
+            done()
+
+    async def _deliver_in_turn(self, handler: Callable[[Delivery], Awaitable[object]]) -> None:
+        """A handler that ends because what it awaited was cancelled has failed; the next message comes."""
+        myself = asyncio.current_task()
+        while True:
+            delivery, done = await self._waiting.get()
+            is_done = True
+            try:
+                is_done = await handler(delivery) is not False
+            except (Exception, asyncio.CancelledError):
+                if myself is None or myself.cancelling():
+                    raise
+                self._failed("deliver")
+            if is_done:
+                done()
+
+    def _finished(self, item: Item) -> None:
+        self.core.finished(item)
+        self.room_if_waited_for()
 
     def gap(self, gap: Gap) -> None:
         self._call("gap", self._handlers.gap, gap)
@@ -444,11 +508,30 @@ class StrongTopic:
 
     def _take_aside(self, delivery: Delivery, anyway: bool = False) -> bool:
         """Take a message outside reliable broadcast; False if too many wait already, unless `anyway`."""
-        if self._inbox.is_full and not anyway:
+        if self._is_crowded and not anyway:
             self._dropped.add(f"{delivery.semantics}_inbox_full".replace("-", "_"))
             return False
-        self._inbox.hand_over(delivery, None)
+        size = OVERHEAD + len(delivery.payload)
+        self._asides += 1
+        self._aside_bytes += size
+
+        def done() -> None:
+            self._asides -= 1
+            self._aside_bytes -= size
+            self.room_if_waited_for()
+
+        self._hand_over(delivery, done)
         return True
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether the application has as much before it as it may have."""
+        config = self._config.broadcast
+        return (
+            self.core.is_behind
+            or self._asides >= config.unfinished_messages
+            or self._aside_bytes >= config.unfinished_bytes
+        )
 
     async def _next_news(self) -> None:
         self._check_open()
@@ -458,107 +541,3 @@ class StrongTopic:
 
 def _participant(entry: Entry) -> Participant:
     return Participant(entry.id, entry.contact, entry.filter)
-
-
-Done = Callable[[], None]
-
-
-class Unfinished:
-    """Returned by `on_deliver` for a message that the application will be done with later, while the next one
-    may come: call `finish` then. Without that the message comes again after a crash, if there is a log."""
-
-    def __init__(self) -> None:
-        self._done: Done | None = None
-        self._is_finished = False
-
-    def finish(self) -> None:
-        self._is_finished = True
-        self._call()
-
-    def then(self, done: Done | None) -> None:
-        self._done = done
-        self._call()
-
-    def _call(self) -> None:
-        if self._is_finished and self._done is not None:
-            done, self._done = self._done, None
-            done()
-
-
-class TopicInbox:
-    """Messages that wait for a handler that turned out to be a coroutine function; others get them at once.
-
-    Nothing is lost here: the code that hands over looks at `is_full` before, or has limits of its own.
-    """
-
-    def __init__(
-        self,
-        config: BroadcastConfig,
-        tasks: Tasks,
-        call: Callable[[Delivery], Any],
-        failed: Callable[[], None],
-        on_room: Callable[[], None],
-    ) -> None:
-        """`call` calls the handler; `failed` is called for what its awaitable raises."""
-        self._config = config
-        self._tasks = tasks
-        self._call = call
-        self._failed = failed
-        self._on_room = on_room
-        self._waiting: asyncio.Queue[tuple[Delivery, Done | None]] = asyncio.Queue()
-        self._bytes = 0
-        self._worker: asyncio.Task[None] | None = None
-
-    def __len__(self) -> int:
-        return self._waiting.qsize()
-
-    @property
-    def is_full(self) -> bool:
-        config = self._config
-        return len(self) >= config.unfinished_messages or self._bytes >= config.unfinished_bytes
-
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.cancel()
-
-    def hand_over(self, delivery: Delivery, done: Done | None) -> None:
-        """Give a message to the handler now, or when it is done with those before; then call `done`."""
-        if self._worker is not None:
-            self._waiting.put_nowait((delivery, done))
-            self._bytes += _size(delivery)
-            return
-        result = self._call(delivery)
-        if inspect.isawaitable(result):
-            self._worker = self._tasks.start("deliveries", self._work(result, done))
-        elif isinstance(result, Unfinished):
-            result.then(done)
-        elif done is not None:
-            done()
-
-    async def _work(self, first: Awaitable[object], done: Done | None) -> None:
-        """A handler that ends because what it awaited was cancelled has failed; the next message comes."""
-        myself = asyncio.current_task()
-        result: Awaitable[object] | Unfinished | None = first
-        while True:
-            is_done = True
-            try:
-                if inspect.isawaitable(result):
-                    is_done = await result is not False
-            except asyncio.CancelledError:
-                if myself is None or myself.cancelling():
-                    raise
-                self._failed()
-            except Exception:
-                self._failed()
-            if isinstance(result, Unfinished):
-                result.then(done)
-            elif done is not None and is_done:
-                done()
-            delivery, done = await self._waiting.get()
-            self._bytes -= _size(delivery)
-            self._on_room()
-            result = self._call(delivery)
-
-
-def _size(delivery: Delivery) -> int:
-    return OVERHEAD + len(delivery.payload)

@@ -266,7 +266,10 @@ def test_nothing_is_lost_to_a_slow_subscriber(seed: int) -> None:
             for number in range(60):
                 await fast.add(number)
             await asyncio.sleep(5)
-            assert len(elements) <= 6
+            assert fast._hub is not None
+            assert fast._hub._strong.core.held >= 60 - 6, (
+                "what there is no room for is not acknowledged"
+            )
             got = []
             async for element in elements:
                 got.append(element.data)
