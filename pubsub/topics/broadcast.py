@@ -107,20 +107,20 @@ class TopicBroadcast:
         self.membership = TopicMembership(
             topic, context, membership, self, boot=boot, life=life, filter=filter
         )
-        self._state = BroadcastState(
+        self.state = BroadcastState(
             topic, context, config, self.membership, log, {} if counts is None else counts
         )
         self._application = application
         self._restored = restored
         self.noted = restored.note
         """The number that the application noted last in its log; 0 if it noted none."""
-        self._forwarding = CheckAndForward(self._state)
-        self._acknowledging = Acknowledging(self._state, self._sync_begins)
-        self._collecting = Collecting(self._state, self._others_let_go)
-        self._delivering = Delivering(self._state, order, application.deliver)
-        self._holes = Holes(self._state, self._skipped)
+        self._forwarding = CheckAndForward(self.state)
+        self._acknowledging = Acknowledging(self.state, self._sync_begins)
+        self._collecting = Collecting(self.state, self._others_let_go)
+        self._delivering = Delivering(self.state, order, application.deliver)
+        self._holes = Holes(self.state, self._skipped)
         self._upkeep = TopicUpkeep(
-            self._state,
+            self.state,
             self._forwarding,
             self._acknowledging,
             self._collecting,
@@ -141,7 +141,7 @@ class TopicBroadcast:
         """Own messages that are sent once they are on the disk: a number must never be given twice."""
         self._sending = 0
         """Own messages that are on their way to the disk."""
-        self._number = restore(self._state, restored)
+        self._number = restore(self.state, restored)
         self._stopped = False
 
     # What can be asked.
@@ -154,7 +154,7 @@ class TopicBroadcast:
     @property
     def is_full(self) -> bool:
         """Whether this publisher has to wait."""
-        return self._state.is_full
+        return self.state.is_full
 
     @property
     def is_behind(self) -> bool:
@@ -164,24 +164,24 @@ class TopicBroadcast:
     @property
     def held(self) -> int:
         """Messages held for those who may lack them."""
-        return len(self._state.held)
+        return len(self.state.held)
 
     @property
     def held_bytes(self) -> int:
-        return self._state.held.bytes
+        return self.state.held.bytes
 
     @property
     def counts(self) -> dict[str, int]:
         """What happened, and what was dropped, under the names in `state.COUNTED`."""
-        return self._state.counts
+        return self.state.counts
 
     def is_settled(self, number: int) -> bool:
         """Whether everybody has acknowledged this publisher's message."""
-        return self.is_sent(number) and not self._state.held.get(self._state.own_source, number)
+        return self.is_sent(number) and not self.state.held.get(self.state.own_source, number)
 
     def is_acked(self, number: int) -> bool:
         """Whether one other participant that this publisher's message is for, or everybody, has it."""
-        state = self._state
+        state = self.state
         held = state.held.get(state.own_source, number)
         if held is None:
             return self.is_settled(number)
@@ -193,7 +193,7 @@ class TopicBroadcast:
 
     def is_sent(self, number: int) -> bool:
         """Whether this publisher's message is on its way, and on the disk if there is a log."""
-        return number in self._state.taken_of(self._state.own_source)
+        return number in self.state.taken_of(self.state.own_source)
 
     def is_done(self, publisher: PeerId, life: int, number: int) -> bool:
         """Whether no message of a publisher's life up to this number is to come any more: each was
@@ -202,7 +202,7 @@ class TopicBroadcast:
 
     def is_handed_on(self) -> bool:
         """Whether all of this publisher's messages are acknowledged by all that can be reached."""
-        state = self._state
+        state = self.state
         near = [peer for peer in self.membership.view.members if peer != state.me]
         return (
             not self._unsent
@@ -241,7 +241,7 @@ class TopicBroadcast:
 
         With a log it is sent when it is on the disk; if the disk fails, that is later, as `is_sent` tells.
         """
-        state = self._state
+        state = self.state
         self._number += 1
         item = Item(state.me, self.membership.life, self._number, only, named, payload)
         state.log.took(item, item.is_for(state.me))
@@ -252,23 +252,23 @@ class TopicBroadcast:
 
     def _send_out(self, item: Item) -> None:
         """Lines 25 to 31: an own message is on the disk, if there is one."""
-        self._take(item, self._state.me, written=True)
-        held = self._state.held.get(item.source, item.number)
+        self._take(item, self.state.me, written=True)
+        held = self.state.held.get(item.source, item.number)
         if held is not None:
             self._forwarding.publish(held)
         if self._forwarding.has_stubs:
-            self._upkeep.later("stubs", self._state.config.ack_delay, self._forwarding.send_stubs)
+            self._upkeep.later("stubs", self.state.config.ack_delay, self._forwarding.send_stubs)
         self._upkeep.collect_soon()
 
     def note(self, note: int) -> None:
         """Have the log remember a number, together with what is logged next."""
         self.noted = note
-        self._state.log.noted(note)
+        self.state.log.noted(note)
         self._acknowledging.changed()
 
     def finished(self, item: Item) -> None:
         """The application is done with a message that it was delivered."""
-        state = self._state
+        state = self.state
         if self._stopped:
             return
         self._delivering.finished(item)
@@ -303,7 +303,7 @@ class TopicBroadcast:
         if not self.membership.is_joined:
             return
         self.membership.heard(sender.id)
-        state = self._state
+        state = self.state
         news = False
         self._keep_if_early(sender, message)
         for statement in message.statements:
@@ -323,7 +323,7 @@ class TopicBroadcast:
 
     def _keep_if_early(self, sender: Contact, message: Received) -> None:
         """What a newcomer says of itself may overtake the news that it takes part: keep it until then."""
-        row = self._state.acknowledged.rows.get(sender.id)
+        row = self.state.acknowledged.rows.get(sender.id)
         known = -1 if row is None else row.boot
         if any(s[0] == sender.id and s[1] > known for s in message.statements):
             messages = [*self._early.get(sender.id, ()), message][-MOST_EARLY_OF_ONE:]
@@ -335,14 +335,14 @@ class TopicBroadcast:
 
     def _heard_statement_of(self, peer: PeerId) -> None:
         if peer not in self._forwarding.spoken and peer in self.membership.participants:
-            self._forwarding.spoken[peer] = self._state.context.now()
+            self._forwarding.spoken[peer] = self.state.context.now()
             self._revive_what_is_lacked_by(peer)
             self._upkeep.check_soon()
 
     def _revive_what_is_lacked_by(self, peer: PeerId) -> None:
         """One that began the topic apart lacks what all others have: hold it again, as far as it is kept. The
         application hears of this, and of what it sent before it heard of that one and is still held."""
-        state, now = self._state, self._state.context.now()
+        state, now = self.state, self.state.context.now()
         row = state.acknowledged.rows.get(peer)
         appeared = self._appeared.pop(peer, None)
         if row is None or appeared is None:
@@ -370,7 +370,7 @@ class TopicBroadcast:
             self._upkeep.after_collecting()
 
     def _receive_item(self, sender: PeerId, item: Item) -> None:
-        state = self._state
+        state = self.state
         held = state.held.get(item.source, item.number)
         if held is not None:
             held.holders[sender] = None
@@ -388,7 +388,7 @@ class TopicBroadcast:
     def _take(self, item: Item, sender: PeerId, *, written: bool = False) -> None:
         """Lines 26 to 31 and 36 to 39: hold a new message for others, and deliver it, once it is `written`
         to the log."""
-        state = self._state
+        state = self.state
         source = item.source
         if not state.taken_of(source).add(item.number):
             state.counts["wrong"] += 1
@@ -438,7 +438,7 @@ class TopicBroadcast:
     def _acknowledge(self, item: Item) -> None:
         sender = self._senders.pop((item.source, item.number), item.publisher)
         self._acknowledging.acknowledge(item, sender)
-        if item.publisher == self._state.me:
+        if item.publisher == self.state.me:
             self._upkeep.collect_soon()
 
     def _others_let_go(self, source: bytes, gone: Numbers) -> None:
@@ -465,14 +465,14 @@ class TopicBroadcast:
         for entry in self.membership.participants.values():
             if source_of(entry.id, entry.life) == source:
                 return entry.id, entry.life
-        return self._state.sources.get(source, (None, 0))
+        return self.state.sources.get(source, (None, 0))
 
     # What the membership tells and asks.
 
     def had(self, numbers: NumbersOnWire) -> None:
         """An earlier run of this participant, which kept no log and needed no sponsor to come back, had these
         messages: they do not come again, and are not missing."""
-        state = self._state
+        state = self.state
         state.mine.add(numbers, state.context.now())
         for source, mark, ranges in numbers:
             state.taken_of(source).update(mark, ranges)
@@ -482,7 +482,7 @@ class TopicBroadcast:
     def joined(self, me: Entry, has: NumbersOnWire) -> None:
         """This participant's subscription, first or anew, has been announced, as `me` says; it has, or does
         not get, these messages."""
-        state = self._state
+        state = self.state
         row = state.acknowledged.begin(me, state.context.now())
         row.add(has, state.context.now())
         for source, mark, ranges in has:
@@ -503,11 +503,11 @@ class TopicBroadcast:
 
     def appeared(self, peer: Entry) -> None:
         """A participant was never heard of before; `changed` follows."""
-        self._appeared[peer.id] = self._state.context.now()
+        self._appeared[peer.id] = self.state.context.now()
 
     def changed(self, before: Entry | None, now: Entry) -> None:
         """Another participant joined, changed, began anew or left."""
-        state = self._state
+        state = self.state
         if now.left:
             self._appeared.pop(now.id, None)
         if before is None or now.left or before.boot != now.boot:
@@ -545,15 +545,3 @@ class TopicBroadcast:
     def heard_of(self) -> None:
         """Somebody was told, or could not be told, what this participant knows."""
         self._application.room()
-
-    def acknowledged_by(self, peer: PeerId) -> NumbersOnWire | None:
-        """The messages that this participant is known to have, if anything is known."""
-        return self._state.acknowledged_by(peer)
-
-    def acknowledged_here(self) -> NumbersOnWire:
-        """The messages that this participant has."""
-        return self._state.acknowledged_here()
-
-    def still_needed(self, numbers: NumbersOnWire) -> NumbersOnWire:
-        """The messages among these that a participant may still hold."""
-        return self._state.without_garbage(numbers)

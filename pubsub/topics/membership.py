@@ -220,10 +220,10 @@ class TopicMembership:
             return
         known = self._knowledge.roster.get(newcomer.id)
         if known is None or known.boot < request.boot:
-            has = self._listener.acknowledged_by(newcomer.id)
+            has = self._listener.state.acknowledged_by(newcomer.id)
             if has is None:
-                has = self._listener.acknowledged_here()
-            before = self._listener.still_needed(has)
+                has = self._listener.state.acknowledged_here()
+            before = self._listener.state.without_garbage(has)
             entry = Entry(newcomer, request.boot, False, 0, request.life, request.filter, before)
             self._take_entry(entry, None)
             self._sponsored[newcomer.id] = (request.boot, has)
@@ -301,8 +301,8 @@ class TopicMembership:
 
     def _announce_myself(self) -> None:
         self.boot += 1
-        has = self._listener.acknowledged_here()
-        before = self._listener.still_needed(has)
+        has = self._listener.state.acknowledged_here()
+        before = self._listener.state.without_garbage(has)
         contact = self._context.contact
         self._begin(Entry(contact, self.boot, False, 0, self.life, self.filter, before), has)
 
@@ -365,7 +365,9 @@ class TopicMembership:
             self._listener.appeared(entry)
         had = None
         if began and before is not None and before.life != entry.life:
-            had = self._listener.acknowledged_by(entry.id)  # without a log, it has forgotten that
+            had = self._listener.state.acknowledged_by(
+                entry.id
+            )  # without a log, it has forgotten that
         self._listener.changed(before, entry)
         if began and self.is_joined:
             self._row.renew(self.boot)

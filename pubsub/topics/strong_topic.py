@@ -11,12 +11,16 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from overlay.contact import Contact, PeerId
+from overlay.context import Randomness, Timer
+from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.runtime import Runtime
 from pubsub.reliable.receipts import MessageReceipt, News, Wait
@@ -25,7 +29,7 @@ from pubsub.reliable.tasks import Tasks
 from pubsub.topics.aside import AsideMessages
 from pubsub.topics.broadcast import TopicBroadcast
 from pubsub.topics.config import TopicConfig
-from pubsub.topics.context import TopicContext
+from pubsub.topics.context import Outcome
 from pubsub.topics.delivering import Delivery, Order, Participant, Semantics
 from pubsub.topics.log import TopicLog
 from pubsub.topics.messages import MOST_FILTER, Aside, Entry, Item
@@ -120,18 +124,24 @@ class StrongTopic:
         runtime: Runtime,
         handlers: Handlers,
         config: TopicConfig,
+        log: TopicLog,
+        *,
+        filter: str,
+        order: Order,
+        counts: dict[str, int],
         on_left: Callable[[StrongTopic], None],
     ) -> None:
+        """`counts`: see `TopicBroadcast`. `on_left` is called when this participant has left."""
         self.topic = topic
         self.joined_event = asyncio.Event()
         self.is_closed = False
         self.unanswered: dict[PeerId, None] = {}
         """Whom this participant has asked to join, and who have not answered, while no participant is known:
         they may take part all the same."""
-        self.core: TopicBroadcast
         self._runtime = runtime
         self._handlers = handlers
-        self._config = config
+        self._config = config.broadcast
+        self._log = log
         self._on_left = on_left
         self._news = News()
         self._tasks = Tasks(f"strong topic {topic}", runtime.metrics)
@@ -150,16 +160,26 @@ class StrongTopic:
         self._errors = runtime.metrics.family(
             "strong_handler_errors", "handler", "Exceptions of the application's handlers"
         )
-
-    def run(self, core: TopicBroadcast, log: TopicLog, context: TopicContext) -> None:
-        """Take the protocol that this is the application of; the concern of `StrongTopics` alone."""
-        self.core = core
-        self._log = log
-        self._aside = AsideMessages(
-            self.topic,
+        context = _TopicContext(runtime)
+        boot = int(time.time() * 1000)
+        self.core = TopicBroadcast(
+            topic,
             context,
-            self._config.broadcast,
-            core.membership,
+            config.broadcast,
+            config.membership,
+            self,
+            log,
+            boot=boot,
+            life=boot << 16 | entropy().getrandbits(16),
+            filter=filter,
+            order=order,
+            counts=counts,
+        )
+        self._aside = AsideMessages(
+            topic,
+            context,
+            config.broadcast,
+            self.core.membership,
             self._take_aside,
             self._direct,
             self.room,
@@ -378,9 +398,8 @@ class StrongTopic:
     def abandon(self) -> None:
         """Stop as if crashed: nobody is told, and the log is still to be closed."""
         self.is_closed = True
-        if hasattr(self, "core"):
-            self.core.stop()
-            self._aside.stop()
+        self.core.stop()
+        self._aside.stop()
         if self._worker is not None:
             self._worker.cancel()
         self.room()
@@ -526,7 +545,7 @@ class StrongTopic:
     @property
     def _is_crowded(self) -> bool:
         """Whether the application has as much before it as it may have."""
-        config = self._config.broadcast
+        config = self._config
         return (
             self.core.is_behind
             or self._asides >= config.unfinished_messages
@@ -541,3 +560,37 @@ class StrongTopic:
 
 def _participant(entry: Entry) -> Participant:
     return Participant(entry.id, entry.contact, entry.filter)
+
+
+@dataclass
+class _TopicContext:
+    """`TopicContext` on a runtime."""
+
+    runtime: Runtime
+    random: Randomness = field(default_factory=lambda: random.Random(entropy().getrandbits(64)))
+
+    def __post_init__(self) -> None:
+        self.now = asyncio.get_running_loop().time
+
+    @property
+    def contact(self) -> Contact:
+        return self.runtime.contact
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
+        return self.runtime.call_later(delay, action)
+
+    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
+        try:
+            return self.runtime.send(to, message, outcome)
+        except UsageError:  # it exceeds a limit of the channel or the wire
+            self.runtime.count_dropped("too_large")
+            return False
+
+    def send_datagram(self, to: Contact, message: object) -> None:
+        self.runtime.send_datagram(to, message)
+
+    def watch(self, contact: Contact) -> None:
+        self.runtime.failure.watch(contact)
+
+    def unwatch(self, contact: Contact) -> None:
+        self.runtime.failure.unwatch(contact)

@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Randomness, Timer
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.futures import Futures
@@ -30,9 +26,7 @@ from overlay.runtime import Runtime
 from overlay.topic_name import check_topic_name
 from pubsub.reliable.runs import Gap
 from pubsub.reliable.tasks import Tasks
-from pubsub.topics.broadcast import TopicBroadcast
 from pubsub.topics.config import TopicConfig
-from pubsub.topics.context import Outcome
 from pubsub.topics.delivering import Order, Participant
 from pubsub.topics.log import SqliteTopicLog, TopicLog
 from pubsub.topics.membership import TopicMembership
@@ -121,34 +115,27 @@ class StrongTopics:
         handlers = Handlers(
             on_deliver, on_gap, on_view_changed, on_stable, on_direct, on_participant, on_lacked
         )
-        config = config or TopicConfig()
-        boot = int(time.time() * 1000)
-        context = _TopicContext(self._runtime)
-        strong = StrongTopic(topic, self._runtime, handlers, config, self._forget)
         me = self._runtime.contact.id
         opened_log = TopicLog()
         if log is not None:
             opened_log = SqliteTopicLog(log, topic, me, self._disk_failed)
         try:
-            core = TopicBroadcast(
+            strong = self._topics[topic] = StrongTopic(
                 topic,
-                context,
-                config.broadcast,
-                config.membership,
-                strong,
+                self._runtime,
+                handlers,
+                config or TopicConfig(),
                 opened_log,
-                boot=boot,
-                life=boot << 16 | entropy().getrandbits(16),
                 filter=filter,
                 order=order,
                 counts=self._counts,
+                on_left=self._forget,
             )
-            strong.run(core, opened_log, context)
-            self._topics[topic] = strong
             await self._subscribe(strong, known)
         except BaseException:
-            self._topics.pop(topic, None)
-            strong.abandon()
+            failed = self._topics.pop(topic, None)
+            if failed is not None:
+                failed.abandon()
             await opened_log.close()
             raise
         if self._directory is not None:
@@ -192,6 +179,8 @@ class StrongTopics:
         except BaseException:
             core.leave()  # those who were asked may have announced it
             raise
+        if strong.is_closed:
+            raise ClosedError(f"{strong.topic} was left before this node had joined it")
         if not core.membership.is_joined:
             core.start()
 
@@ -264,37 +253,3 @@ class StrongTopics:
 
     def _held(self) -> float:
         return sum(strong.core.held for strong in self._topics.values())
-
-
-@dataclass
-class _TopicContext:
-    """`TopicContext` on a runtime."""
-
-    runtime: Runtime
-    random: Randomness = field(default_factory=lambda: random.Random(entropy().getrandbits(64)))
-
-    def __post_init__(self) -> None:
-        self.now = asyncio.get_running_loop().time
-
-    @property
-    def contact(self) -> Contact:
-        return self.runtime.contact
-
-    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
-        return self.runtime.call_later(delay, action)
-
-    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
-        try:
-            return self.runtime.send(to, message, outcome)
-        except UsageError:  # it exceeds a limit of the channel or the wire
-            self.runtime.count_dropped("too_large")
-            return False
-
-    def send_datagram(self, to: Contact, message: object) -> None:
-        self.runtime.send_datagram(to, message)
-
-    def watch(self, contact: Contact) -> None:
-        self.runtime.failure.watch(contact)
-
-    def unwatch(self, contact: Contact) -> None:
-        self.runtime.failure.unwatch(contact)

@@ -85,7 +85,7 @@ class Actor:
 
     def joined(self) -> None:
         entry = self.core.membership.participants[self.core.membership.me]
-        self._note("joined", (entry.boot, self.core.acknowledged_here()))
+        self._note("joined", (entry.boot, self.core.state.acknowledged_here()))
 
     def deliver(self, item: Item, complete: int = 0) -> None:
         self.delivered.append(item)

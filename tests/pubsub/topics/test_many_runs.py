@@ -36,7 +36,7 @@ def after_runs(runs: int, config: BroadcastConfig) -> Troupe:
 def check(runs: int, config: BroadcastConfig) -> None:
     troupe = after_runs(runs, config)
     for actor in troupe.alive():
-        state = actor.core._state
+        state = actor.core.state
         assert len(actor.delivered) == runs
         assert len(state.taken) <= config.most_sources + 200
         assert len(state.garbage) <= config.most_sources + 200
@@ -55,7 +55,7 @@ def check(runs: int, config: BroadcastConfig) -> None:
 
 
 def _rows(actor):  # type: ignore[no-untyped-def]
-    return actor.core._state.acknowledged.rows.values()
+    return actor.core.state.acknowledged.rows.values()
 
 
 SMALL = BroadcastConfig(most_sources=64)
@@ -74,7 +74,7 @@ def test_what_is_forgotten_is_neither_delivered_again_nor_told_as_a_gap() -> Non
     troupe = after_runs(500, SMALL)
     first = troupe.actors[0].core
     forgotten = [
-        life for life in range(1, 501) if source_of(PUBLISHER, life) in first._state.forgotten
+        life for life in range(1, 501) if source_of(PUBLISHER, life) in first.state.forgotten
     ]
     assert len(forgotten) > 300
     garbage = tuple((source_of(PUBLISHER, life), 1, ()) for life in forgotten[::2])

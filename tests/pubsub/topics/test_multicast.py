@@ -52,5 +52,5 @@ def test_one_of_those_addressed_forwards_when_the_publisher_has_crashed() -> Non
     troupe.run(20.0)
     assert payloads_at(troupe, 1) == payloads_at(troupe, 4) == [b"for two"]
     assert payloads_at(troupe, 2) == payloads_at(troupe, 3) == []
-    acknowledged = [actor.core._state.mine.numbers for actor in troupe.alive()]
+    acknowledged = [actor.core.state.mine.numbers for actor in troupe.alive()]
     assert acknowledged.count(acknowledged[0]) == 4, "the others know that they skip it"

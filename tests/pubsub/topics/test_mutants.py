@@ -93,8 +93,8 @@ def forgets_without_waiting_for_those_who_are_away(patch: pytest.MonkeyPatch) ->
 
 def takes_again_what_it_has_taken(patch: pytest.MonkeyPatch) -> None:
     def receive(self: TopicBroadcast, sender: PeerId, item: Item) -> None:
-        if item.source != self._state.own_source:
-            self._state.taken[item.source] = Numbers()
+        if item.source != self.state.own_source:
+            self.state.taken[item.source] = Numbers()
             self._take(item, sender)
 
     patch.setattr(TopicBroadcast, "_receive_item", receive)

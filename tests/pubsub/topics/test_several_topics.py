@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any, cast
 
+import pytest
+
+from overlay.errors import ClosedError
+from overlay.membership.interface import TopicDirectory
 from overlay.virtual import Network
+from overlay.virtual.stage import numbered_contact
 from pubsub.topics import Delivery
-from tests.pubsub.topics.strong_nodes import StrongNodes
+from tests.pubsub.topics.strong_nodes import StrongNodes, log_of
+from tests.pubsub.topics.test_strong_topic import play
 
 OTHER = "/EPFL/LPD"
 
@@ -38,3 +46,40 @@ def test_a_topic_learns_that_a_participant_is_down_which_another_topic_knew_befo
         assert first.runtime.metrics.as_dict()["failure_suspected"] == 1
 
     network.run(main())
+
+
+class SlowDirectory:
+    """Names one that does not answer, and remembers who was announced."""
+
+    def __init__(self) -> None:
+        self.announced: list[str] = []
+
+    def contacts(self, name: str, count: int, give: Any) -> None:
+        give((numbered_contact(9),))
+
+    def announce(self, name: str) -> None:
+        self.announced.append(name)
+
+    def withdraw(self, name: str) -> None:
+        if name in self.announced:
+            self.announced.remove(name)
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_who_is_closed_while_it_joins_takes_no_part(logged: bool, tmp_path: Path) -> None:
+    async def script(network: Network, nodes: StrongNodes) -> None:
+        node = await nodes.start()
+        directory = SlowDirectory()
+        topics, node.topics._directory = node.topics, cast(TopicDirectory, directory)
+        log = log_of(tmp_path, 0) if logged else None
+        joining = asyncio.ensure_future(topics.join(OTHER, _ignore, log=log))
+        await asyncio.sleep(1)
+        strong = topics.get(OTHER)
+        assert strong is not None
+        await topics.close()
+        with pytest.raises(ClosedError):
+            await joining
+        assert directory.announced == []
+        assert not strong.core.membership.is_joined
+
+    play(script)
