@@ -269,7 +269,7 @@ class FirstThenAll:
         self.contacts = contacts
         self.names_all = False
 
-    async def find(self) -> list[Contact]:
+    async def __call__(self) -> list[Contact]:
         return self.contacts if self.names_all else self.contacts[:1]
 
 

@@ -26,12 +26,7 @@ from pubsub.config import ConfigurationError, NodeConfig, NodeSettings, config_o
 from pubsub.distributors import messages
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.feeds import Relay, TopicFeed
-from pubsub.distributors.light_client import (
-    DirectoryFinder,
-    Sample,
-    introduce,
-    sample_of,
-)
+from pubsub.distributors.light_client import find_in, introduce
 from pubsub.distributors.messages import check_service
 from pubsub.distributors.protocol.distributor import DistributorCore
 from pubsub.distributors.protocol.exchange import History
@@ -117,7 +112,6 @@ class Distributor:
         self._finish = Finish(self._end)
         self._core: DistributorCore | None = None
         self._runtime: Runtime
-        self._sample: Sample
         self._feeds: list[TopicFeed] = []
         self._watched: dict[PeerId, Contact] = {}
         self._work = asyncio.Event()
@@ -166,7 +160,6 @@ class Distributor:
         socket = endpoint.config.socket
         socket = replace(socket, incoming_limit=max(socket.incoming_limit, INCOMING))
         endpoint.config = replace(endpoint.config, socket=socket)
-        self._sample = sample_of(node.attachment.directory)
         core = self._core = DistributorCore(
             runtime.context("channel"),
             runtime.context("datagram"),
@@ -252,19 +245,18 @@ class Distributor:
 
     async def _look(self, core: DistributorCore) -> None:
         """Keep knowing the other distributors of the group."""
-        finder = DirectoryFinder(self._sample, self.group, MOST_DISTRIBUTORS)
+        find = find_in(self._node.attachment.directory, self.group, MOST_DISTRIBUTORS)
         while True:
-            core.membership.know(await finder.find())
+            core.membership.know(await find())
             alone = core.view is None or len(core.view.members) == 1
             await asyncio.sleep(LOOK_EVERY_ALONE if alone else LOOK_EVERY)
 
     async def _look_below(self, core: DistributorCore) -> None:
         """Keep knowing the distributors of the groups below."""
-        finders = [
-            DirectoryFinder(self._sample, group, MOST_DISTRIBUTORS) for group in self.downstream
-        ]
+        directory = self._node.attachment.directory
+        finders = [find_in(directory, group, MOST_DISTRIBUTORS) for group in self.downstream]
         while True:
-            found = [contact for finder in finders for contact in await finder.find()]
+            found = [contact for find in finders for contact in await find()]
             core.below = frozenset(contact.id for contact in found)
             await asyncio.sleep(LOOK_BELOW_EVERY)
 

@@ -185,7 +185,7 @@ class Relay(LightClient):
     async def _keep_listing(self) -> None:
         while True:
             assert self._finder is not None
-            contacts = await self._finder.find()
+            contacts = await self._finder()
             if contacts:
                 self._asked = contacts[0].id
                 self._open().context("channel").send(contacts[0], ListServices(""))

@@ -5,6 +5,7 @@ A light client uses the DHT without being part of it, or does without when it is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypedDict, Unpack, cast
@@ -39,54 +40,36 @@ FOUND_AT_ONCE = 16
 """Distributors of a group that a client learns of."""
 
 
-class DistributorFinder(Protocol):
-    """The well-known place."""
-
-    async def find(self) -> list[Contact]:
-        """Some distributors of the group, perhaps with some that are gone; none where nobody answers."""
-        ...
+Finder = Callable[[], Awaitable[list[Contact]]]
+"""The well-known place: gives some distributors of a group, some of which may be gone; none where nobody
+answers."""
 
 
-Sample = Callable[[str, int], Awaitable[Sequence[Contact]]]
-"""Draws this many of those who are announced under a topic."""
-
-
-class DirectoryFinder:
+def find_in(directory: TopicDirectory, group: str, count: int = FOUND_AT_ONCE) -> Finder:
     """Draws from all distributors that are announced under the group's topic."""
+    topic, futures = group_topic(group), Futures("the node is closed")
 
-    def __init__(self, sample: Sample, group: str, count: int = FOUND_AT_ONCE) -> None:
-        self._sample = sample
-        self._topic = group_topic(group)
-        self._count = count
+    async def find() -> list[Contact]:
+        contacts: tuple[Contact, ...] = ()
+        with contextlib.suppress(ClosedError):
+            contacts = await futures.answer(lambda give: directory.sample(topic, count, give))
+        return list(contacts)
 
-    async def find(self) -> list[Contact]:
-        try:
-            return list(await self._sample(self._topic, self._count))
-        except ClosedError:
-            return []
+    return find
 
 
-def sample_of(directory: TopicDirectory) -> Sample:
-    """The directory of a node, for those who wait for its answers."""
-
-    futures = Futures("the node is closed")
-    return lambda topic, count: futures.answer(lambda give: directory.sample(topic, count, give))
-
-
-class AddressFinder:
+def find_at(runtime: Runtime, addresses: Sequence[Address]) -> Finder:
     """Asks who listens at given addresses."""
+    introduction, futures = introduce(runtime), Futures("the client is closed")
 
-    def __init__(self, runtime: Runtime, addresses: Sequence[str | Address]) -> None:
-        self._addresses = [Address.of(address) for address in addresses]
-        self._introduction = introduce(runtime)
-        self._futures = Futures("the client is closed")
+    async def ask(address: Address) -> Contact | None:
+        return await futures.answer(lambda give: introduction.resolve(address, give))
 
-    async def find(self) -> list[Contact]:
-        found = await asyncio.gather(*map(self._ask, self._addresses))
+    async def find() -> list[Contact]:
+        found = await asyncio.gather(*map(ask, addresses))
         return [contact for contact in found if contact is not None]
 
-    async def _ask(self, address: Address) -> Contact | None:
-        return await self._futures.answer(lambda give: self._introduction.resolve(address, give))
+    return find
 
 
 def introduce(runtime: Runtime) -> Introduction:
@@ -96,6 +79,9 @@ def introduce(runtime: Runtime) -> Introduction:
     runtime.on(ItIsMe, introduction.receive_answer)
     return introduction
 
+
+MOST_OLD_STREAMS = 256
+"""Streams of subscriptions that have ended, or that come from another distributor now."""
 
 LOOK_AGAIN_SECONDS = 1.0
 """Until the well-known place is asked again after it named nobody."""
@@ -195,7 +181,7 @@ class LightClient:
         *,
         distributors: Sequence[str] = (),
         group: str = "main",
-        finder: DistributorFinder | None = None,
+        finder: Finder | None = None,
         config: ClientConfig | None = None,
         connect_timeout: float = 15.0,
         node: Node | None = None,
@@ -234,6 +220,8 @@ class LightClient:
         self._publishing: dict[str, PublishingCore] = {}
         self._subscribed: list[SubscriptionCore] = []
         self._streams: dict[int, SubscriptionCore] = {}
+        """The streams of all subscriptions, and the latest `MOST_OLD_STREAMS` of those that have ended or
+        moved: distributors that still send are told."""
         self._tasks = Tasks(
             type(self).__name__.lower(), self.metrics, lambda failure: self._news.tell()
         )
@@ -248,7 +236,7 @@ class LightClient:
             attachment = self._node.attachment
             self.validation = self._node.validation
             self._runtime = attachment.runtime
-            self._finder = DirectoryFinder(sample_of(attachment.directory), self.group)
+            self._finder = find_in(attachment.directory, self.group)
             self._desk = Desk.of(attachment.runtime)
             self._desk.clients.append(self)
             if attachment.gate is not None:
@@ -265,9 +253,9 @@ class LightClient:
             if network.bootstrap:
                 self._overlay = Overlay.on(runtime.endpoint, network.bootstrap, serve=False)
                 await self._overlay.__aenter__()
-                self._finder = DirectoryFinder(sample_of(self._overlay.service), self.group)
+                self._finder = find_in(self._overlay.service, self.group)
             elif self._addresses:
-                self._finder = AddressFinder(runtime, self._addresses)
+                self._finder = find_at(runtime, self._addresses)
         except BaseException:
             await self._close_network()
             raise
@@ -318,7 +306,7 @@ class LightClient:
 
     async def _find(self) -> None:
         assert self._finder is not None
-        contacts = await self._finder.find()
+        contacts = await self._finder()
         cores: list[Core] = [*self._publishing.values(), *self._subscribed]
         for core in cores:
             core.keeper.know(contacts)
@@ -353,6 +341,10 @@ class LightClient:
             core.receive_answer(sender, answer)
             if core.stream:
                 self._streams[core.stream] = core
+        if len(self._streams) > len(self._subscribed) + MOST_OLD_STREAMS:
+            old = [s for s, core in self._streams.items() if core.is_over or core.stream != s]
+            for stream in old[:-MOST_OLD_STREAMS]:
+                del self._streams[stream]
         self._news.tell()
 
     def _receive_alive(self, sender: Contact, alive: messages.Alive) -> None:

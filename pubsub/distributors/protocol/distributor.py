@@ -230,6 +230,7 @@ class DistributorCore:
         self._note_removed(name, version)
         service.fanout.end_all()
         self._exchange.forget_service(name)
+        self.upward.forget_service(name)
 
     def _note_removed(self, name: str, version: int) -> None:
         removed = (version, self._peers.now())

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, OneTimer
 from pubsub.distributors.config import ClientConfig
@@ -269,6 +270,9 @@ LARGE_REQUEST = 16
 
 UNSUBSCRIBE_TRIES = 8
 
+MOST_TOLD_OFF = 64
+"""Distributors that are remembered to have been told that this subscriber has moved."""
+
 
 class SubscriptionCore:
     """One subscription; `deliver` and `report` are called with messages and gaps, in order."""
@@ -320,7 +324,8 @@ class SubscriptionCore:
         self._unsubscribing: Callable[[bool], None] | None = None
         self._tries_left = UNSUBSCRIBE_TRIES
         self._began_at = context.now()
-        self._is_over = False
+        self.is_over = False
+        """Whether nothing is delivered any more."""
 
     # What the application does.
 
@@ -341,7 +346,7 @@ class SubscriptionCore:
 
     def stop(self) -> None:
         """Stop being a subscriber, and say so to every distributor that still sends."""
-        self._is_over = True
+        self.is_over = True
         self.keeper.close()
         self._order.close()
         for timer in (self._ack_timer, self._missing_timer, self._unsubscribe_timer):
@@ -423,7 +428,7 @@ class SubscriptionCore:
     # Receiving.
 
     def receive_deliveries(self, sender: Contact, deliveries: StreamDeliveries) -> None:
-        if self._is_over or not self._is_primary(sender):
+        if self.is_over or not self._is_primary(sender):
             self._tell_off(sender)
             return
         self.keeper.heard(sender, deliveries.pace)
@@ -445,7 +450,7 @@ class SubscriptionCore:
             self._missing_timer.set(REPORT_MISSING_AFTER)
 
     def receive_alive(self, sender: Contact, alive: Alive) -> None:
-        if self._is_over or not self._is_primary(sender):
+        if self.is_over or not self._is_primary(sender):
             return
         self.keeper.heard(sender, alive.pace)
         if alive.stream != self.stream:
@@ -468,11 +473,11 @@ class SubscriptionCore:
     def _tell_off(self, sender: Contact) -> None:
         """Drop the surplus connection to a distributor that is not the primary, once there is one."""
         now = self._context.now()
-        if self.keeper.primary is None and not self._is_over:
+        if self.keeper.primary is None and not self.is_over:
             return
         if now - self._told_off.get(sender.id, -1e9) >= self._config.retry:
-            self._told_off[sender.id] = now
-            action = ClientAction.UNSUBSCRIBE if self._is_over else ClientAction.MOVED
+            remember(self._told_off, sender.id, now, MOST_TOLD_OFF)
+            action = ClientAction.UNSUBSCRIBE if self.is_over else ClientAction.MOVED
             request = self._request(action, None)
             self._request_number += 1
             self._context.send(sender, request)

@@ -76,6 +76,11 @@ class RaisingUp:
         self._arrived.pop(key, None)
         self._pending.pop(key, None)
 
+    def forget_service(self, name: str) -> None:
+        """The service is gone, and all of its sources."""
+        for key in [key for key in (*self._arrived, *self._pending) if key[0] == name]:
+            self.forget(key)
+
     def brought(self, blocks: Sequence[ServiceBlock]) -> None:
         """A publisher has brought new blocks."""
         if self.is_refused:

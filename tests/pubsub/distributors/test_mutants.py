@@ -106,7 +106,7 @@ def remembers_suspicions_of_those_left_out(patch: pytest.MonkeyPatch) -> None:
 @mutant("suspicion_is_reciprocal")
 def keeps_surplus_connections(patch: pytest.MonkeyPatch) -> None:
     def receive_deliveries(self: SubscriptionCore, sender: Any, deliveries: Any) -> None:
-        if not self._is_over and self._is_primary(sender):
+        if not self.is_over and self._is_primary(sender):
             original(self, sender, deliveries)
         elif deliveries.pieces:
             last = deliveries.first + len(deliveries.pieces) - 1

@@ -23,6 +23,7 @@ from pubsub.distributors import (
     ServiceMessage,
     ServiceSubscription,
     Subscriber,
+    light_client,
 )
 from pubsub.distributors.messages import ServiceBlock, SpreadBlocks
 from pubsub.event import Batch
@@ -180,13 +181,36 @@ def test_a_distributor_that_leaves_hands_its_subscribers_over_at_once(seed: int)
     play(seed, main)
 
 
+def test_what_is_remembered_of_ended_subscriptions_is_bounded(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(light_client, "MOST_OLD_STREAMS", 3, raising=False)
+
+    async def main(ground: Playground) -> None:
+        services = [f"service {number}" for number in range(10)]
+        (one,) = await ground.distributors(1, services=services)
+        subscriber = await ground.enter(Subscriber, bootstrap=[str(one.address)])
+        async with subscriber.subscribe(services[0]) as kept:
+            for service in services[1:]:
+                async with subscriber.subscribe(service):
+                    await asyncio.sleep(0.1)
+            assert len(subscriber._streams) <= 1 + 3 + 1
+            publisher = await ground.enter(Publisher, bootstrap=[str(one.address)])
+            await publisher.publish(services[0], "still heard")
+            message = await anext(kept)
+            assert isinstance(message, ServiceMessage)
+            assert message.data == "still heard"
+
+    play(seed, main)
+
+
 class Only:
     """Names these distributors, one after the other."""
 
     def __init__(self, *distributors: Distributor) -> None:
         self._contacts = [one.contact for one in distributors]
 
-    async def find(self) -> list[Contact]:
+    async def __call__(self) -> list[Contact]:
         return [self._contacts.pop(0)] if self._contacts else []
 
 

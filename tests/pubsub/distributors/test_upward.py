@@ -70,6 +70,11 @@ def test_others_raise_what_the_publishers_distributor_did_not() -> None:
     theatre.run(10.0)
     assert not below.raised, "what has arrived is raised again"
     assert below.held() == [0, 0]
+    up = [one.core for one in theatre.up(below.distributors)]
+    assert all(core.upward._arrived for core in up)
+    assert up[0].remove("news")
+    theatre.run(5.0)
+    assert not any(core.upward._arrived or core.upward._pending for core in up)
 
 
 def test_a_group_above_that_takes_nothing_holds_nothing_up() -> None:
