@@ -47,6 +47,7 @@ from overlay.dht import DhtConfig
 from overlay.dht.messages import FindNode, FoundNodes, join_contacts
 from overlay.directory.messages import AnnounceMember as DirectoryAnnounce
 from overlay.directory.messages import AnnounceReply, Query, ShardReply
+from overlay.directory.region import Region
 from overlay.directory.tree import Shard, by_rank, fingerprint, topic_key
 from overlay.errors import CamcastError
 from overlay.identity import Identity
@@ -331,8 +332,8 @@ async def amplification(arena: Arena) -> None:
 
 
 def no_region(node: Node) -> None:
-    async def none(*_: object) -> tuple[()]:
-        return ()
+    async def none(*_: object) -> Region:
+        return Region()
 
     node.attachment.directory._locations.region = none  # type: ignore[attr-defined]
 

@@ -7,7 +7,8 @@ by chance from the whole table, and at the next one while nobody has answered. W
 apart: a path that hostile nodes have taken over says nothing of what the others found. Nor does it keep a
 peer from them by naming it at a wrong address: a peer belongs to the path on which it has answered, and
 before that only the address that was asked does. Only who has answered is found: those who are merely named
-may have been invented.
+may have been invented. Nor does a path hold up the others for long: when half of them have ended, each other
+one has as long again, and gives what it has found by then.
 
 It costs as many lookups as there are paths. So it is for keys that somebody seems to crowd.
 """
@@ -19,11 +20,15 @@ from functools import partial
 from typing import NamedTuple
 
 from overlay.contact import Contact, PeerId
+from overlay.context import Timer
 from overlay.dht.lookup import NodeLookup, Surroundings
 from overlay.dht.upstream import RoutedPeer, Target
 
 STARTS = 4
 """Contacts at which a path begins, one after the other until one of them answers."""
+
+LEAST_PATIENCE = 2.0
+"""Seconds that a path has at least when half of all have ended: those may be hostile, and end at once."""
 
 KNOWN = 256
 """Contacts of this node, the nearest to the target, among which the starts are drawn."""
@@ -40,6 +45,9 @@ class DisjointLookup:
         done: Callable[[list[list[Contact]]], None],
     ) -> None:
         """`count`: nodes that each path looks for."""
+        self._context = parts.context
+        self._began = parts.context.now()
+        self._patience: Timer | None = None
         self._done = done
         self._found: dict[int, list[Contact]] = {}
         claims = _Claims({}, {})
@@ -58,13 +66,26 @@ class DisjointLookup:
             path.start()
 
     def cancel(self) -> None:
+        self._be_patient_no_more()
         for path in self._paths:
             path.cancel()
 
     def _ended(self, number: int, found: list[Contact]) -> None:
         self._found[number] = found
         if len(self._found) == len(self._paths):
+            self._be_patient_no_more()
             self._done([self._found[each] for each in range(len(self._paths))])
+        elif self._patience is None and 2 * len(self._found) >= len(self._paths):
+            as_long = max(self._context.now() - self._began, LEAST_PATIENCE)
+            self._patience = self._context.call_later(as_long, self._end)
+
+    def _end(self) -> None:
+        for path in self._paths:
+            path.end()
+
+    def _be_patient_no_more(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
 
 
 class _Claims(NamedTuple):
@@ -83,6 +104,14 @@ class _Path(NodeLookup):
         self._number = number
         self._starts = list(starts)
         self._begins_near = not starts
+
+    def end(self) -> None:
+        """Give what was found so far."""
+        if not self.is_over and self._parts.at_once.give_up(self._begin):
+            self.is_over = True
+            self._done([])
+        else:
+            self._stop()
 
     def _first_contacts(self) -> list[RoutedPeer]:
         return super()._first_contacts() if self._begins_near else []

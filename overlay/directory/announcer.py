@@ -241,9 +241,9 @@ class Announcer:
                 held_by = [replica for replica in nearest if replica in replies]
                 if len(held_by) == count:
                     self._locations.correct(shard, tuple(held_by))
-            crowd = await self._locations.region(shard, nearest)
+            region = await self._locations.region(shard, nearest)
             # Few others tell these, so that they know less: their advice is not taken.
-            await self._tell_those(crowd, request, dict(replies), told)
+            await self._tell_those(region.nodes, request, dict(replies), told)
         now = self._peers.context.now()
         for node in [c for c, when in told.items() if now - when > self._config.record_life]:
             del told[node]

@@ -8,7 +8,7 @@ from functools import partial
 from overlay.contact import Contact
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.peers import Peers
-from overlay.directory.region import Regions
+from overlay.directory.region import Region, Regions
 from overlay.directory.tree import Shard
 from overlay.metrics import Metrics
 from overlay.steps import answer_to
@@ -55,10 +55,10 @@ class Locations:
             return known[0]
         return self._peers.known_closest(root.key, self._config.root_replicas)
 
-    async def region(self, shard: Shard, nearest: Sequence[Contact]) -> tuple[Contact, ...]:
-        """The nodes of the region around a root, if the nearest to it are crowded; else none."""
+    async def region(self, shard: Shard, nearest: Sequence[Contact]) -> Region:
+        """The region around a root, if the nearest to it are crowded; else one without nodes."""
         if shard.depth:
-            return ()
+            return Region()
         return await self._regions.around(shard, nearest)
 
     async def of(

@@ -76,12 +76,13 @@ class ShardReader:
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, 0)
         witnesses = walk.witnesses
         replicas: Sequence[Contact] = walk.nearest
-        crowd = await self._locations.region(shard, replicas)
-        if crowd:
+        region = await self._locations.region(shard, replicas)
+        if region.nodes:
             wide = Query(shard.topic, shard.depth, shard.prefix, other_order(salt), 0, _PAGE, 0)
-            answers = await together([self._ask(shard, node, wide) for node in crowd])
+            answers = await together([self._ask(shard, node, wide) for node in region.nodes])
             told = [witness for witness in answers if witness is not None]
-            if len(camps_of(told)) > 1:
+            # Those who hold a part look like a camp beside liars who add invented members to the true ones.
+            if len(camps_of(told, apart=region.is_taken)) > 1:
                 return combine(shard, told, salt, crowded=True)
         if not is_content(witnesses) and not walk.is_exact:
             replicas = await self._locations.of(shard, max_age=self._config.period)

@@ -11,7 +11,9 @@ from there. So the region is looked at from its *cells*, eight parts of the same
 place in each, and at most as many nodes of each. Each lookup goes on paths that share no node (see
 `overlay.dht.disjoint`): those who name nobody but each other end their own path only. One path that shows
 nobody but a crowd is enough to look at the cells: those who have taken over another path may show nodes far
-away there. Who wants to hide the honest nodes has to crowd every cell.
+away there. Honest nodes may be few around the key by chance. So the region is doubled, each time by four
+more cells, until it has twice as many nodes as replicas outside the cell of the key. Who wants to hide the
+honest nodes has to crowd every cell.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
@@ -37,6 +40,9 @@ _CELL_BITS = 3
 _OF_A_CELL = 8
 """Nodes of a cell at most. Blocks of addresses take turns, so that one owner's do not take all places."""
 
+_COUNTED = 3
+"""Nodes of a cell that count when the region is said to have enough: a crowd may be in several cells."""
+
 _NEIGHBOURS = 128
 """Nodes that are known around this one, more than a crowd has of them."""
 
@@ -46,49 +52,55 @@ _MOST_KNOWN = 64
 _ID_BITS = 160
 
 
+class Region(NamedTuple):
+    """The nodes of a region: none where nobody crowds the nearest to the root."""
+
+    nodes: tuple[Contact, ...] = ()
+    is_taken: bool = False
+    """A crowd is all that can be seen from the key, so that most of those next to it may lie."""
+
+
 class Regions:
     """The regions that this process looks at; asks nobody unless the nodes around a root are crowded."""
 
     def __init__(self, peers: Peers, config: DirectoryConfig) -> None:
         self._peers = peers
         self._config = config
-        self._found: dict[Shard, tuple[tuple[Contact, ...], float]] = {}
+        self._found: dict[Shard, tuple[Region, float]] = {}
 
-    async def around(
-        self,
-        root: Shard,
-        nearest: Sequence[Contact],
-    ) -> tuple[Contact, ...]:
-        """The nodes of the region, if the nearest to the root are crowded; else none."""
+    async def around(self, root: Shard, nearest: Sequence[Contact]) -> Region:
+        """The region, if the nearest to the root are crowded; else one without nodes."""
         key, replicas = _number(root.key), self._config.replicas
         a_node = self._spacing(key) if len(nearest) >= replicas else None
         if a_node is None or not _are_crowded(nearest, key, a_node):
-            return ()
+            return Region()
         now = self._peers.context.now()
-        found, when = self._found.pop(root, ((), 0.0))
-        if not found or now - when > self._config.period:
+        found, when = self._found.pop(root, (Region(), 0.0))
+        if not found.nodes or now - when > self._config.period:
             found, when = await self._found_around(key, int(2 * replicas * a_node)), now
         self._found[root] = found, when
         if len(self._found) > _MOST_KNOWN:
             del self._found[next(iter(self._found))]
         return found
 
-    async def _found_around(self, key: int, width: int) -> tuple[Contact, ...]:
+    async def _found_around(self, key: int, width: int) -> Region:
         expected = 2 * self._config.replicas
 
-        def outside(nodes: Sequence[Contact]) -> int:
-            return sum(_number(node.id) ^ key >= width for node in nodes)
+        def within(nodes: Sequence[Contact], limit: int) -> int:
+            return sum(_number(node.id) ^ key < limit for node in nodes)
 
         paths = await self._look(key)
         known = _in_order(paths, key)
         # Others may be shown by a crowd that has taken over a path: so one path with a crowd alone is enough.
-        is_full = any(
-            len(path) >= expected and all(_number(node.id) ^ key < width // 4 for node in path)
-            for path in paths
+        is_taken = any(
+            len(path) >= expected and within(path, width // 4) == len(path) for path in paths
         )
-        if len(known) < expected or (outside(known) >= self._config.replicas and not is_full):
-            return tuple(known[: max(expected, len(known) - outside(known))])
-        return await self._in_cells(key, min(width.bit_length(), _ID_BITS), known)
+        inside = within(known, width)
+        if len(known) < expected or (len(known) - inside >= self._config.replicas and not is_taken):
+            crowd = within(known, width >> _CELL_BITS)
+            return Region(tuple(known[: max(inside, crowd + expected)]))
+        bits = min(max(width.bit_length(), _CELL_BITS), _ID_BITS)
+        return Region(await self._in_cells(key, bits, known), is_taken=True)
 
     async def _look(self, place: int) -> list[list[Contact]]:
         """The nodes around a place that each of the paths to it has found."""
@@ -98,31 +110,40 @@ class Regions:
 
     def _spacing(self, key: int) -> float | None:
         """How far apart nodes are, seen around this node's own id, which nobody else chose; None if it
-        knows nobody.
+        knows nobody. So many are counted that ten who drew ids next to this node's halve it at most.
 
         The subtree of ids in which the key lies, and this node does not, is left out: a crowd is in there."""
         me, count = _number(self._peers.context.contact.id), self._config.replicas
         its_bits = (me ^ key).bit_length()
         known = self._peers.known_closest(self._peers.context.contact.id, _NEIGHBOURS)
         distances = [_number(contact.id) ^ me for contact in known]  # nearest first
-        others = [d for d in distances if d and d.bit_length() != its_bits][: 2 * count]
+        others = [d for d in distances if d and d.bit_length() != its_bits][: 4 * count]
         if not others:
             return None
         left_out = 1 << its_bits - 1 if its_bits and others[-1] >> its_bits else 0
         return (others[-1] - left_out) / len(others)
 
     async def _in_cells(self, key: int, bits: int, known: Sequence[Contact]) -> tuple[Contact, ...]:
-        """The nodes that are found in each cell of the region of all ids that differ in the last `bits`."""
-        shift = bits - _CELL_BITS
-        places = [key ^ cell << shift for cell in range(1, 1 << _CELL_BITS)]
-        looks = await together([self._look(place) for place in places])
-        found = [_in_order(paths, place) for paths, place in zip(looks, places, strict=True)]
-        in_cell: dict[int, list[Contact]] = {}
-        for contact in dict.fromkeys(chain(known, *found)):
-            cell = (_number(contact.id) ^ key) >> shift
-            if cell < 1 << _CELL_BITS:
-                in_cell.setdefault(cell, []).append(contact)
-        return tuple(node for nodes in in_cell.values() for node in _by_turns(nodes))
+        """The nodes that are found in each cell of a region: of all ids that differ in the last `bits`, and
+        of twice as many while these are too few."""
+        found = dict.fromkeys(known)
+        size = bits - _CELL_BITS
+        cells = [cell << size for cell in range(1, 1 << _CELL_BITS)]
+        chosen: list[Contact] = []
+        enough = 0
+        while True:
+            looks = await together([self._look(key ^ cell) for cell in cells])
+            for paths, cell in zip(looks, cells, strict=True):
+                found |= dict.fromkeys(_in_order(paths, key ^ cell))
+            for cell in cells if chosen else [0, *cells]:
+                of_cell = [node for node in found if (_number(node.id) ^ key ^ cell) >> size == 0]
+                chosen += _by_turns(of_cell)
+                enough += min(len(of_cell), _COUNTED) if cell else 0
+            if enough >= 2 * self._config.replicas or bits == _ID_BITS:
+                return tuple(chosen)
+            size = bits - 2
+            cells = [1 << bits | cell << size for cell in range(4)]
+            bits += 1
 
 
 def _in_order(paths: Sequence[Sequence[Contact]], place: int) -> list[Contact]:

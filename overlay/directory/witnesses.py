@@ -165,7 +165,7 @@ def combine(
     if 2 * len(settled) > len(knowing):
         needed = max(needed, (len(settled) + 1) // 2)
     hints = sorted(witness.hint for witness in knowing if witness.below)
-    camps = camps_of(witnesses) if crowded else []
+    camps = camps_of(witnesses, apart=True) if crowded else []
     contacts = {mark: c for witness in knowing for mark, c in witness.contacts.items()}
     return ShardView(
         shard=shard,
@@ -181,15 +181,17 @@ def combine(
     )
 
 
-def camps_of(witnesses: Sequence[Witness]) -> list[frozenset[int]]:
+def camps_of(witnesses: Sequence[Witness], *, apart: bool) -> list[frozenset[int]]:
     """What each camp of two or more witnesses names; one camp where all have much in common.
 
-    Two have when they agree on half of what the one names that names less: it may have come late."""
+    Two have when they agree on half of what the one names that names less: it may have come late. `apart`: of
+    what the one names that names more, which may be the true members and many invented ones."""
     camps: list[list[Witness]] = []
     knowing = [witness for witness in witnesses if witness.members]
     for witness in sorted(knowing, key=lambda one: -len(one.members)):
         for camp in camps:
-            if 2 * len(camp[0].members & witness.members) >= len(witness.members):
+            most = camp[0].members
+            if 2 * len(most & witness.members) >= len(most if apart else witness.members):
                 camp.append(witness)
                 break
         else:

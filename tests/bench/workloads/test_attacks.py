@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -78,13 +77,14 @@ def test_strangers_get_back_less_than_they_send(short: None, settings: dict[str,
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("attackers", "most"), [(12, 0.0), (24, 20.0)])
+@pytest.mark.parametrize("seed", [1, 2, 3, 8])
+@pytest.mark.parametrize("attackers", [12, 24])
 def test_newcomers_find_a_topic_though_those_next_to_its_key_lie_and_name_only_each_other(
-    attackers: int, most: float
+    attackers: int, seed: int
 ) -> None:
-    """Against 24 not every network is safe, as docs/security.md shows."""
+    """In the networks 1 and 8 honest nodes are few around the key, by chance."""
     case = Case("eclipse", "the region, disjoint paths")
-    assert fmean(figures(case, attackers, 16, seed)["lost"] for seed in (1, 2, 3)) <= most
+    assert figures(case, attackers, 16, seed)["lost"] == 0.0
 
 
 @pytest.mark.sweep

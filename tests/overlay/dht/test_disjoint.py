@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -99,6 +101,52 @@ def test_nodes_that_are_only_named_are_not_found(seed: int) -> None:
     names = {contact.id for path in found[0] for contact in path}
     assert names
     assert names <= {player.contact.id for player in world.players}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_answers_late_and_names_one_of_its_own_at_a_time_does_not_hold_up_the_others(
+    seed: int,
+) -> None:
+    """It answers what is sent the third time, and names the next nearer one of 60."""
+    world = World(seed, 120, config=SMALL)
+    key = Target(PeerId(world.random.randbytes(20)))
+    liars = world.random.sample(world.players, 60)
+    liars.sort(key=lambda liar: -key.distance_to(peer_of(liar.contact)))
+    hostile = {liar.contact for liar in liars}
+    asked: Counter[tuple[Contact, Contact]] = Counter()
+
+    def answer_late(liar: Player, named: list[Contact]) -> None:
+        def found(sender: Contact, request: FindNode) -> FoundNodes | None:
+            asked[liar.contact, sender] += 1
+            if asked[liar.contact, sender] % 3:
+                return None
+            return FoundNodes(liar.node.give_token(sender), join_contacts(named))
+
+        liar.node.serve(FindNode, found)
+
+    for liar, nearer in pairwise(liars):
+        answer_late(liar, [nearer.contact])
+    answer_late(liars[-1], [])
+    took: list[float] = []
+    for asker in [player for player in world.players if player.contact not in hostile][:10]:
+        began = world.stage.now
+        found: list[list[list[Contact]]] = []
+
+        def take(
+            paths: list[list[Contact]],
+            began: float = began,
+            found: list[list[list[Contact]]] = found,
+        ) -> None:
+            took.append(world.stage.now - began)
+            found.append(paths)
+
+        asker.node.apart(PeerId(key.id), K, take)
+        world.stage.run_for(20)
+        honest = set(world.closest(PeerId(key.id), K)) - hostile
+        assert honest <= {contact for path in found[0] for contact in path}
+    assert (
+        max(took) <= SMALL.lookup_deadline / 2
+    )  # the deadline itself where all paths are waited for
 
 
 @pytest.mark.parametrize("seed", range(2))

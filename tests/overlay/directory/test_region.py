@@ -11,6 +11,7 @@ import pytest
 from overlay.contact import Contact, PeerId
 from overlay.directory import DirectoryConfig
 from overlay.directory.locations import Locations
+from overlay.directory.region import Region
 from overlay.directory.tree import Shard, topic_key
 from overlay.metrics import Metrics
 from overlay.steps import Cancellable, Steps
@@ -57,11 +58,11 @@ def _closest(contacts: list[Contact], key: PeerId, count: int) -> tuple[Contact,
 
 def region(peers: Any, locations: Locations | None = None) -> tuple[Contact, ...]:
     """Of the root, as a node sees it whose walk has met the nearest."""
-    found: list[tuple[Contact, ...]] = []
+    found: list[Region] = []
     nearest = _closest(peers.known + peers.others, ROOT.key, 5)
     locations = locations or Locations(peers, DirectoryConfig(), Metrics())
     Steps(locations.region(ROOT, nearest), done=found.append)
-    return found[0]
+    return found[0].nodes
 
 
 def nodes_near_the_root(drawn: int, identities: int, random: Random) -> list[Contact]:
@@ -93,6 +94,37 @@ def test_those_who_held_a_root_before_a_crowd_came_are_asked_all_the_same() -> N
             peers = KnownPeers(honest, nodes_near_the_root(100, attackers, random))
             asked += len(set(before) & set(region(peers))) >= 2
         assert asked >= 28, attackers
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_where_honest_nodes_are_few_around_the_key_by_chance_the_region_is_wider(left: int) -> None:
+    """The nodes that this one knows around itself are as many as anywhere else."""
+    random, key = Random(11), int.from_bytes(ROOT.key, "big")
+    for attackers in (12, 24, 48):
+        for _ in range(10):
+            drawn = [contact_of(random, index) for index in range(60)]
+            near = [c for c in drawn if int.from_bytes(c.id, "big") ^ key < 1 << 158]
+            honest = [contact for contact in drawn if contact not in near[left:]]
+            before = _closest(honest, ROOT.key, 5)
+            peers = KnownPeers(honest, nodes_near_the_root(100, attackers, random))
+            assert len(set(before) & set(region(peers))) >= 3, attackers
+
+
+def test_those_who_draw_ids_next_to_a_node_do_not_have_it_take_a_crowd_for_chance() -> None:
+    random, seen = Random(12), 0
+    for _ in range(30):
+        honest = [contact_of(random, index) for index in range(60)]
+        before = _closest(honest, ROOT.key, 5)
+        own = int.from_bytes(honest[0].id, "big")
+        beside = [
+            Contact(
+                PeerId((own ^ random.randrange(1, 1 << 145)).to_bytes(20, "big")), "11.1.1.1", n
+            )
+            for n in range(1, 11)
+        ]
+        peers = KnownPeers(honest + beside, nodes_near_the_root(500, 24, random))
+        seen += len(set(before) & set(region(peers))) >= 2
+    assert seen >= 28  # 0 where ten neighbours are counted
 
 
 def test_a_hostile_path_that_reaches_beyond_the_region_does_not_hide_the_crowd() -> None:

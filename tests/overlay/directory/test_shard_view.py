@@ -13,7 +13,14 @@ from overlay.contact import Contact
 from overlay.directory import DirectoryConfig
 from overlay.directory.messages import ShardReply
 from overlay.directory.tree import Shard, fingerprint, point_of, topic_key
-from overlay.directory.witnesses import ShardView, Witness, checked_reply, combine, is_content
+from overlay.directory.witnesses import (
+    ShardView,
+    Witness,
+    camps_of,
+    checked_reply,
+    combine,
+    is_content,
+)
 from tests.overlay.directory.model_network import contact_of
 
 ROOT = Shard(topic_key("/soccer"), 0, 0)
@@ -101,9 +108,32 @@ def test_in_a_crowd_liars_that_agree_are_at_most_half_of_a_view(honest: int) -> 
     assert lone == EVERYONE
 
 
-def test_in_a_crowd_replicas_that_hold_a_part_are_of_one_camp_with_those_that_hold_all() -> None:
+@pytest.mark.parametrize("named", [10, 20])
+def test_in_a_crowd_who_adds_many_invented_members_to_the_true_ones_is_a_camp_apart(
+    named: int,
+) -> None:
+    """However many do, and though they name half of the true members, or all."""
+    true, lie = frozenset(list(EVERYONE)[:named]), frozenset(range(1000, 1200))
+    for honest in (2, 3, 5):
+        told = [witness(i, EVERYONE if i < honest else true | lie) for i in range(10)]
+        assert len(camps_of(told, apart=False)) == 1
+        assert len(camps_of(told, apart=True)) == 2
+        members = combine(ROOT, told, salt=1, crowded=True).members
+        assert members >= EVERYONE
+        assert len(members & lie) <= len(EVERYONE)
+
+
+def test_in_a_crowd_replicas_that_hold_a_part_do_not_outvote_those_that_hold_all() -> None:
+    """Most have been told by a few only, since the crowd came."""
+    few = frozenset(list(EVERYONE)[:2])
+    told = [witness(index, few if index > 2 else EVERYONE) for index in range(10)]
+    assert combine(ROOT, told, salt=1, crowded=True).members == EVERYONE
+
+
+def test_in_a_crowd_replicas_that_hold_a_part_do_not_oppose_those_that_hold_all() -> None:
     part = frozenset(list(EVERYONE)[:5])
     told = [witness(index, part if index % 2 else EVERYONE) for index in range(10)]
+    assert len(camps_of(told, apart=False)) == 1
     assert combine(ROOT, told, salt=1, crowded=True).members == EVERYONE
 
 
