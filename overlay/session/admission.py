@@ -27,6 +27,9 @@ at most 5 times `answers_a_second`."""
 REPLIES = 40
 """Cookies, and answers that are sent again, in one second, for each of `answers_a_second`."""
 
+FLOODING_SHARE = 20
+"""A block of addresses that floods gets at most 1/20 of these."""
+
 
 class Admission:
     """Counts the answers of each second, and makes cookies."""
@@ -58,16 +61,17 @@ class Admission:
         self._answers += 1
         return "yes"
 
-    def may_reply(self, source: tuple[str, int], now: float) -> bool:
+    def may_reply(self, source: tuple[str, int], now: float, is_flooding: bool) -> bool:
         """Whether one more small reply that computes no key may be sent this second: a cookie, or an answer
         again. One host cannot have most of them."""
         self._begin_second(now)
-        block = block_of(source[0])
         limit = self._limit * REPLIES
-        if self._replies[block] * SHARE >= limit or self._replies.total() >= limit:
-            return False
-        self._replies[block] += 1
-        return True
+        share = FLOODING_SHARE if is_flooding else SHARE
+        return self._replies[block_of(source[0])] * share < limit and self._replies.total() < limit
+
+    def replied(self, source: tuple[str, int]) -> None:
+        """A small reply is sent."""
+        self._replies[block_of(source[0])] += 1
 
     def _begin_second(self, now: float) -> None:
         if now - self._second >= 1.0:

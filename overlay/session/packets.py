@@ -76,6 +76,11 @@ def with_proof(datagram: bytes, cookie: bytes) -> bytes:
     return begin + _proof(begin, cookie)
 
 
+def has_proof(datagram: bytes) -> bool:
+    """Whether the opening says that it brings a proof."""
+    return not datagram.endswith(_NO_PROOF)
+
+
 def proves(datagram: bytes, cookie: bytes) -> bool:
     """Whether the opening was made by one who has the cookie."""
     return hmac.compare_digest(datagram[-MAC_BYTES:], _proof(datagram[:-MAC_BYTES], cookie))

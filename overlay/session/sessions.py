@@ -338,34 +338,35 @@ class Sessions:
     # Answering.
 
     def _take_opening(self, datagram: bytes, source: Source) -> None:
+        contact = sender_contact(self._identity.id, source)
+        if contact is None:
+            raise Dropped("bad_source")
+        address, now, admission = contact.address, self._carrier.now(), self._admission
+        is_flooding = self._carrier.is_flooding(contact.host)
+        may_reply = admission.may_reply(address, now, is_flooding)
+        if is_flooding and not may_reply and not packets.has_proof(datagram):
+            raise Dropped("too_many_openings")
         key = packets.opening_key(datagram, self._ring)
         if key is None:
             raise Dropped("not_authentic")
         index, message = packets.read_opening(datagram)
         known = self.table.answered.get(message)
-        contact = sender_contact(self._identity.id, source)
-        if contact is None:
-            raise Dropped("bad_source")
-        now = self._carrier.now()
-        if known is not None:
-            if not self._admission.may_reply(contact.address, now):
-                raise Dropped("too_many_openings")
-            self._carrier.transmit(known[1], contact.address)
+        admitted = "again"
+        if known is None:
+            admitted = admission.admits(datagram, address, now, is_flooding)
+        if admitted == "yes":
+            self._answer(key, index, message, address, source, now)
             return
-        is_flooding = self._carrier.is_flooding(contact.host)
-        admitted = self._admission.admits(datagram, contact.address, now, is_flooding)
-        if admitted == "prove" and not self._admission.may_reply(contact.address, now):
-            admitted = "limit"
-        if admitted == "limit":
+        if admitted == "limit" or not may_reply:
             raise Dropped("too_many_openings")
-        if admitted == "prove":
-            cookie = self._admission.cookie_for(contact.address, now)
-            nonce = self._random.randbytes(12)
-            reply = packets.cookie_reply(key, index, nonce, cookie, datagram)
+        if known is not None:
+            reply = known[1]
+        else:
+            cookie = admission.cookie_for(address, now)
+            reply = packets.cookie_reply(key, index, self._random.randbytes(12), cookie, datagram)
             self._handshakes.add("asked_to_prove")
-            self._carrier.transmit(reply, contact.address)
-            return
-        self._answer(key, index, message, contact.address, source, now)
+        admission.replied(address)
+        self._carrier.transmit(reply, address)
 
     def _answer(
         self,

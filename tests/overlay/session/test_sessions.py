@@ -9,8 +9,11 @@ from dataclasses import replace
 import pytest
 
 from overlay.contact import ANYONE, Address, Contact, PeerId
+from overlay.identity import Identity
 from overlay.session import SessionConfig, packets
-from overlay.session.network_key import NetworkKeyError
+from overlay.session.admission import FLOODING_SHARE, REPLIES
+from overlay.session.network_key import NetworkKey, NetworkKeyError
+from overlay.session.opening import Opening
 from overlay.session.packets import SIZES
 from overlay.session.sessions import FORGED_ANSWERS
 from overlay.transport.frame import ANSWER, COOKIE, LOST, OPENING, SEALED
@@ -486,6 +489,39 @@ def test_no_reply_is_larger_than_what_it_replies_to() -> None:
         replies = [reply for _, _, reply in world.seen[start:]]
         assert sum(map(len, replies)) <= len(datagram)
         assert {reply[1] for reply in replies} <= {ANSWER, COOKIE, LOST}
+
+
+def test_openings_of_a_flooding_block_get_few_replies_and_then_cost_no_hash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who has proven its address goes on all the same."""
+    world = World()
+    bob = Peer(world, 2)
+    bob.is_flooded = True
+    openings = []
+    for name in range(3, 240):
+        opening = Opening(bob.address, 0.0, 1.0)
+        identity = Identity(bytes([name]) * 32)
+        opening.write(name, NetworkKey(KEY), identity, bytes([name]) * 32)
+        openings.append(opening.datagram)
+    hashed: list[bytes] = []
+    real = packets.opening_key
+
+    def opening_key(datagram: bytes, ring: tuple[NetworkKey, ...]) -> NetworkKey | None:
+        hashed.append(datagram)
+        return real(datagram, ring)
+
+    monkeypatch.setattr(packets, "opening_key", opening_key)
+    for datagram in openings:
+        bob.take(datagram, Address("10.0.9.1", 7))
+    limit = bob.config.answers_a_second * REPLIES // FLOODING_SHARE
+    assert len(openings) > limit
+    assert bob.handshakes == {"asked_to_prove": limit}
+    assert len(hashed) == limit
+    assert set(bob.dropped_in) == {"too_many_openings"}
+    cookie = bob.sessions._admission.cookie_for(("10.0.9.1", 7), world.now)
+    bob.take(packets.with_proof(openings[-1], cookie), Address("10.0.9.1", 7))
+    assert bob.handshakes == {"asked_to_prove": limit, "answered": 1}
 
 
 def test_under_load_an_address_is_proven_before_any_key_is_agreed_on() -> None:
