@@ -42,6 +42,7 @@ class OwnBlock:
         "_then",
         "_waiter",
         "acknowledged",
+        "awaited",
         "block",
         "complete",
         "copies",
@@ -64,13 +65,10 @@ class OwnBlock:
         """The events' data, packed; given up when the block is closed."""
         self.block: Block
         """What travels, once the block is closed."""
-        self.targets = 0
-        self.upward = 0
-        self.copies = 0
-        self.sent = 0
-        self.acknowledged = 0
-        self.failed = 0
-        self.refused = 0
+        self.targets = self.upward = self.copies = self.sent = 0
+        self.acknowledged = self.failed = self.refused = 0
+        self.awaited: dict[PeerId, int] = {}
+        """Copies that each member was sent and has neither acknowledged nor is believed to have lost."""
         self.complete = False
         self._waiter: asyncio.Future[None] | None = None
         self._then: list[Callable[[], None]] = []
@@ -91,6 +89,13 @@ class OwnBlock:
             self.failed += 1
         if self._waiter is not None or self._then:
             self.wake()
+
+    def forget(self, peer: PeerId) -> bool:
+        """Whether a copy of the block was waited for; it is no longer."""
+        left = self.awaited.pop(peer, 0)
+        if left > 1:
+            self.awaited[peer] = left - 1
+        return left > 0
 
     def when_settled(self, then: Callable[[], None]) -> None:
         if self.is_settled:

@@ -212,9 +212,7 @@ class Ways:
         elif is_told and channel.was_full and channel.buffered > self._most_buffered:
             return None
         else:
-            is_taken = channel.try_send(data, on_ack, until)
-            if at_once:
-                self._channels.send_now(channel)
+            is_taken = channel.try_send(data, on_ack, until, at_once)
         if not is_taken and not self._runtime.send_encoded(to, data, on_ack, until):
             if on_ack is not None:
                 on_ack(False)
@@ -310,9 +308,6 @@ class EventLink:
         self._handed_over = 0
         self._published_to: dict[PeerId, Contact] = {}
         self._held_back = 0
-        self._awaited: dict[PeerId, dict[OwnBlock, int]] = {}
-        """The copies of own blocks that each member was sent and has neither acknowledged nor is believed to
-        have lost: how many of each block."""
 
     # Blocks that are being filled.
 
@@ -432,12 +427,13 @@ class EventLink:
         for contact in to:
             peer = contact.id
             if own is not None and self._acknowledged:
-                on_ack = self._await(peer, own)
+                own.awaited[peer] = own.awaited.get(peer, 0) + 1
+                on_ack = partial(self._answered, own, peer)
             sent = send(contact, data, on_ack, untils[peer], is_told, at_once)
             if sent is None:
                 behind += 1
                 if own is not None:
-                    self._forget(peer, own)
+                    own.forget(peer)
             elif not sent:
                 self._drops.add("too_large", gossip.community, block.source, (block.numbers,), peer)
             elif own is not None:
@@ -470,8 +466,8 @@ class EventLink:
         """Give up the copies that are on their way to a member that seems to have crashed.
 
         Its channel goes on for longer, and they may arrive after all; that changes no receipt any more."""
-        for own, copies in self._awaited.pop(peer, {}).items():
-            for _ in range(copies):
+        for own in [own for own in self._open.values() if peer in own.awaited]:
+            for _ in range(own.awaited.pop(peer)):
                 own.copy_settled(False)
             self._close_if_done(own)
 
@@ -493,34 +489,12 @@ class EventLink:
 
     # Own copies.
 
-    def _await(self, peer: PeerId, own: OwnBlock) -> OnAck:
-        """Wait for what becomes of a copy that a member is sent; the channel calls what is given back."""
-        awaited = self._awaited.get(peer)
-        if awaited is None:
-            self._awaited[peer] = {own: 1}
-        else:
-            awaited[own] = awaited.get(own, 0) + 1
-        return partial(self._answered, peer, own)
-
-    def _answered(self, peer: PeerId, own: OwnBlock, arrived: bool) -> None:
+    def _answered(self, own: OwnBlock, peer: PeerId, arrived: bool) -> None:
         """A copy of an own block is acknowledged, or given up by its channel."""
-        if self._forget(peer, own):
+        if own.forget(peer):
             own.copy_settled(arrived)
             if own.acknowledged + own.failed >= own.copies:
                 self._close_if_done(own)
-
-    def _forget(self, peer: PeerId, own: OwnBlock) -> bool:
-        """Whether a copy of the block was waited for; it is no longer."""
-        awaited = self._awaited.get(peer)
-        if awaited is None or own not in awaited:
-            return False
-        if awaited[own] > 1:
-            awaited[own] -= 1
-        else:
-            del awaited[own]
-            if not awaited:
-                del self._awaited[peer]
-        return True
 
     def _close_if_done(self, own: OwnBlock) -> None:
         if own.is_settled if self._acknowledged else own.all_sent:

@@ -24,7 +24,7 @@ from bench.tiers.replay import ReplayedMember, Snapshot
 from bench.traces import CommunityMembers
 from overlay.channel.packet import BUNDLE, ChannelRefused, PacketType, decode_bundle
 from overlay.dht.messages import unpack_letter
-from overlay.transport.frame import HEADER_BYTES, Buffer, Dropped, FrameKind, split_frames
+from overlay.transport.frame import Buffer, Dropped, FrameKind, frames_at, split_frames
 from overlay.virtual import Network, nth_host
 from overlay.virtual.links import Packet
 from overlay.wire import WireError, decode
@@ -43,7 +43,7 @@ PROBES = ("ask", "alive", "ask for me", "saw", "alive, light")
 def name_of(datagram: bytes) -> str:
     """The name of what an unsealed datagram carries."""
     try:
-        frames = split_frames(datagram, HEADER_BYTES)
+        frames = split_frames(datagram, frames_at(datagram))
     except Dropped:
         return "malformed"
     names = [_name_of_frame(kind, body) for kind, body in frames]

@@ -332,9 +332,13 @@ class SendBuffer:
         number = run.message
         if run.messages:
             self.used -= run.charge
-            if self._callbacks or self._until:
+            callbacks, untils = self._callbacks, self._until
+            if callbacks or untils:
+                # As `_settle` does, without a call: this is done for every message.
                 for one in range(number, number + run.messages):
-                    self._settle(one, True)
+                    untils.pop(one, None)
+                    if (callback := callbacks.pop(one, None)) is not None:
+                        self.outcomes.append((callback, True))
             return
         self.used -= size - segments * PART_HEAD_BYTES
         left = self._parts[number] - segments

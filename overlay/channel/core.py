@@ -62,6 +62,8 @@ LAST_CLOSES = 4
 """A CLOSE that nobody answers is repeated after twice the time, up to this part of `forget_after`."""
 
 
+# Asked for every packet: a name of this module is found sooner than a member of an enumeration.
+_OPENING, _ESTABLISHED, _SILENT = Phase.OPENING, Phase.ESTABLISHED, Voice.SILENT
 _ACK, _PING = int(PacketType.ACK), int(PacketType.PING)
 _BUNDLE, _FRAGMENT = int(PacketType.BUNDLE), int(PacketType.FRAGMENT)
 _PROGRESS_BYTES, _BUNDLE_BYTES = PROGRESS.size, BUNDLE.size
@@ -204,7 +206,7 @@ class ChannelCore:
             self._sample_meeting(now)
         patience, transmitter = self.patience, self.transmitter
         self._silent_retries = 0
-        if self.voice is not Voice.SILENT:
+        if self.voice is not _SILENT:
             patience.heard_at = now
         elif patience.heard(now):
             self._try_again()  # only when a silence ends: two ends could drive each other
@@ -327,7 +329,7 @@ class ChannelCore:
     def _answered(self) -> None:
         self.patience.unanswered_since = None
         self._suitor = NO_SESSION  # the session we know is alive, so the other one is not
-        if self.voice is Voice.SILENT:
+        if self.voice is _SILENT:
             self.transmitter.rtt.answered()
             self.patience.retry_at = None
             self._hear(ChannelInput.ANSWERED)
@@ -430,10 +432,12 @@ class ChannelCore:
             out += [(PACKET_HEAD.pack(PacketType.RESET, *pair),) for pair in self._resets]
             self._resets.clear()
         phase, patience = self.phase, self.patience
-        if phase is Phase.GONE:
-            return out
-        if phase is Phase.OPENING:
+        if phase is _ESTABLISHED:
+            asks = self._send_progress(out, now)
+        elif phase is _OPENING:
             asks = self._send_handshake(out, now)
+        elif phase is Phase.GONE:
+            return out
         else:
             if phase is Phase.CLOSING and self._is_urgent_by(now):
                 patience.retry_at = None
@@ -474,7 +478,7 @@ class ChannelCore:
         mine, theirs, upto = self.session, self._peer, receiver.inbox.next
         asks = False
         if not is_idle and self._silent_retries <= MOST_SILENT_RETRIES:
-            only_finish = self.phase is not Phase.ESTABLISHED
+            only_finish = self.phase is not _ESTABLISHED
             while (run := transmitter.next_run(now, only_finish)) is not None:
                 asks = True
                 out += run.packets(mine, theirs, upto)
@@ -484,6 +488,8 @@ class ChannelCore:
             self.patience.active_at = now
             if receiver.ack_due or receiver.ack_at is not None:
                 receiver.rode(now)
+        if not self._ask_due and not receiver.ack_due:
+            return asks
         closes = self._ask_due and self.phase is Phase.CLOSING
         pings = self._ask_due and not closes
         if closes:
@@ -498,18 +504,15 @@ class ChannelCore:
     @property
     def has_news(self) -> bool:
         """Whether `packets` may have something to send, or the owner something to report."""
-        buffer, flight = self.transmitter.buffer, self.transmitter.flight
+        buffer = self.transmitter.buffer
         return bool(
             self.receiver.ack_due
+            or buffer.used  # nothing waits, and nothing is on its way, that is not counted there
+            or buffer.outcomes
             or self._ask_due
             or self._accept_due
             or self._resets
             or self.events
-            or buffer.outcomes
-            or buffer.waiting
-            or buffer.cutting
-            or flight.size
-            or flight.lost
         )
 
     @property

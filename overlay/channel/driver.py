@@ -31,6 +31,9 @@ SendAll = Callable[[Contact, FrameKind, Sequence[Parts]], None]
 
 _log = logging.getLogger(__name__)
 
+_GONE, _CHANNEL = Phase.GONE, FrameKind.CHANNEL
+"""Asked for every packet: a name of this module is found sooner than a member of an enumeration."""
+
 SENDS_A_TURN = 256
 """Messages that `send` may buffer, one after another, before other tasks get a turn."""
 
@@ -95,9 +98,16 @@ class Channel:
         return self._channels.config.initial_rto if core is None else core.transmitter.rtt.patience
 
     def try_send(
-        self, message: bytes, on_ack: OnAck | None = None, until: Until | None = None
+        self,
+        message: bytes,
+        on_ack: OnAck | None = None,
+        until: Until | None = None,
+        at_once: bool = False,
     ) -> bool:
         """Buffer a message, or say False when the send buffer is full.
+
+        It leaves at the end of this turn of the loop, with what else the turn has for the peer; `at_once`: it
+        leaves now, as far as it may.
 
         When the time `until.at` has come, on the loop's clock, the message is neither sent nor sent
         again: it is counted (`channel_messages_expired`), and lost unless it has arrived.
@@ -111,9 +121,12 @@ class Channel:
             return False
         if core.transmitter.buffer.used > self._writable_below:
             self.was_full = True
-        # As `Channels.touch` does, without a call: this is done for every message.
         channels = self._channels
-        channels.touched[self] = False
+        if at_once:
+            channels.send_now(self, core)
+            return True
+        # As `Channels.touch` does, without a call: this is done for every message.
+        channels.touched[self] = None
         if not channels.turn.is_due:
             channels.turn.schedule()
         return True
@@ -171,20 +184,21 @@ class Channels:
         self.is_closed = False
         self.turn = endpoint.turn
         self._endpoint = endpoint
-        self._table = ChannelTable(config, endpoint.max_body, entropy())
+        self._table = ChannelTable(config, endpoint.max_packet, entropy())
+        endpoint.know(self._table.by_session)
         self.live: dict[PeerId, Channel] = {}
         """The channels in use, which have a state machine."""
         self._handles: weakref.WeakValueDictionary[PeerId, Channel] = weakref.WeakValueDictionary()
         """So that there is one handle a peer, however often the channel becomes idle meanwhile."""
-        self.touched: dict[Channel, bool] = {}
-        """Channels that may have something to send in this turn; True: it has left already."""
+        self.touched: dict[Channel, None] = {}
+        """Channels that may have something to send, or to report, in this turn."""
         self.turn.then(self._flush)
         self._message_handler: MessageHandler = lambda contact, message: None
         self._state_handlers: list[StateHandler] = []
         self._restart_handlers: list[RestartHandler] = []
         self._writable_handlers: list[WritableHandler] = []
         self._make_counters()
-        endpoint.on_views(FrameKind.CHANNEL, self._receive)
+        endpoint.on_views(_CHANNEL, self._receive)
         endpoint.channel_peers = self._peers
 
     def _make_counters(self) -> None:
@@ -317,15 +331,25 @@ class Channels:
 
     def touch(self, channel: Channel) -> None:
         """Have whatever a channel has to send leave within this turn of the loop."""
-        self.touched[channel] = False
+        self.touched[channel] = None
         if not self.turn.is_due:
             self.turn.schedule()
 
-    def send_now(self, channel: Channel) -> None:
-        """Send what a channel has, without what this turn may bring yet; timer and reports wait for that."""
-        if channel.core is not None:
-            self._send_packets(channel, self.turn.now(), self._endpoint.send_at_once)
-            self.touched[channel] = True
+    def send_now(self, channel: Channel, core: ChannelCore) -> None:
+        """Send what a channel has, without what this turn may bring yet; reports wait for the turn's end."""
+        now = self.turn.now()
+        self._send_packets(channel, now, self._endpoint.send_at_once)
+        patience, buffer = core.patience, core.transmitter.buffer
+        retry_at = patience.retry_at
+        if (
+            retry_at is None
+            or retry_at < channel.timer_at
+            or patience.unanswered_since == now
+            or channel.was_full
+            or core.events
+            or buffer.expired
+        ):  # else nothing can have become due earlier than before, and nothing is to be reported
+            self.touch(channel)
 
     # What the network does.
 
@@ -345,15 +369,15 @@ class Channels:
         core = table.cores.get(sender.id)
         if core is not None:
             channel = self.live.get(sender.id) or self._adopt(core)
-            if core.phase is Phase.GONE:
+            if core.phase is _GONE:
                 self._flush_one(channel, now, self._endpoint.send_all)
         if table.replies:
             for to, reply in table.replies:
-                self._endpoint.send(to, FrameKind.CHANNEL, reply)
+                self._endpoint.send(to, _CHANNEL, reply)
             table.replies.clear()
         if messages:
             self._hand_up(sender, messages)
-        if core is not None and core.phase is not Phase.GONE:
+        if core is not None and core.phase is not _GONE:
             if core.has_news or channel.was_full or channel.waiters:
                 self.touch(channel)
             elif (ack_at := core.receiver.ack_at) is not None and ack_at < channel.timer_at:
@@ -388,11 +412,10 @@ class Channels:
         touched, self.touched = self.touched, {}
         now = self.turn.now()
         send = self._endpoint.send_at_once
-        for channel, has_left in touched.items():
+        for channel in touched:
             if channel.core is not None:
                 # The first peer need not wait until the last one's packets are made.
-                if not has_left:
-                    self._send_packets(channel, now, send)
+                self._send_packets(channel, now, send)
                 self._look_after(channel, channel.core)
         return bool(self.touched)
 
@@ -408,11 +431,11 @@ class Channels:
             self._move(channel, core.contact)
         packets = core.packets(now)
         if packets:
-            send(channel.contact, FrameKind.CHANNEL, packets)
+            send(channel.contact, _CHANNEL, packets)
 
     def _look_after(self, channel: Channel, core: ChannelCore) -> None:
         """Set the timer of a channel that has sent, and report what has happened to it."""
-        if core.phase is Phase.GONE:
+        if core.phase is _GONE:
             self._release(channel, core)
         elif (due := core.next_timer()) < channel.timer_at:
             self._arm(channel, due)

@@ -26,6 +26,10 @@ from overlay.errors import NetworkError
 from overlay.transport.address import block_of
 from overlay.transport.frame import Buffer
 
+_OPEN, _RESET, _WHERE = int(PacketType.OPEN), int(PacketType.RESET), int(PacketType.WHERE)
+_OPENING = Phase.OPENING
+"""Asked for every packet: a name of this module is found sooner than a member of an enumeration."""
+
 
 class TooManyChannels(NetworkError):
     """This node has channels to `max_channels` peers; try again when some have become idle."""
@@ -49,7 +53,8 @@ class ChannelTable:
         self._max_body = max_body
         self._random = random
         self.cores: dict[PeerId, ChannelCore] = {}
-        self._by_session: dict[int, ChannelCore] = {}
+        self.by_session: dict[int, ChannelCore] = {}
+        """By the number of this end's session."""
         self._opened_by_peers: dict[PeerId, float] = {}
         """When peers began to open, oldest first; those that finished are taken out when space is needed."""
         self._begun_by_peers: set[PeerId] = set()
@@ -73,7 +78,7 @@ class ChannelTable:
     def remove(self, core: ChannelCore) -> None:
         """Let go of a channel, as its owner must as soon as it is gone."""
         peer = core.contact.id
-        self._by_session.pop(core.session, None)
+        self.by_session.pop(core.session, None)
         if self.cores.get(peer) is core:
             del self.cores[peer]
             self._opened_by_peers.pop(peer, None)
@@ -93,22 +98,22 @@ class ChannelTable:
         if not packet:
             raise ChannelRefused("malformed")
         kind = packet[0]
-        if core is not None and kind >= PacketType.WHERE:
+        if core is not None and kind >= _WHERE:
             self._receive_place(core, sender, packet)
             return []
-        was_met = core is not None and core.phase is not Phase.OPENING
+        was_met = core is not None and core.phase is not _OPENING
         try:
             if core is None:
                 core = self._meet_stranger(sender, packet, now)
-            elif kind == PacketType.OPEN:
+            elif kind == _OPEN:
                 self._check_address(core, sender)
             messages = core.receive(packet, now)
         except ChannelRefused:
             self._look_for_usurped(sender, packet)
             raise
         known = core.contact
-        if (sender.port != known.port or sender.host != known.host) and kind != PacketType.OPEN:
-            if not was_met or kind == PacketType.RESET:
+        if (sender.port != known.port or sender.host != known.host) and kind != _OPEN:
+            if not was_met or kind == _RESET:
                 core.contact = sender  # it names a number that was sent to it a moment ago
             elif len(packet) >= PLACE.size:  # the question is not larger
                 number = core.asked_where = self._random.getrandbits(64)
@@ -153,7 +158,7 @@ class ChannelTable:
         """End the channel to a peer whose address another process has: it answers what the peer was sent."""
         if len(packet) < PACKET_HEAD.size:
             return
-        core = self._by_session.get(PACKET_HEAD.unpack_from(packet)[2])
+        core = self.by_session.get(PACKET_HEAD.unpack_from(packet)[2])
         if core is None or core.contact.id == sender.id or core.contact.address != sender.address:
             return
         if core.is_answered_by_another(packet):
@@ -227,7 +232,7 @@ class ChannelTable:
 
     def _new_session(self, core: ChannelCore) -> int:
         """A number for the next session of a channel, in place of the one that it had."""
-        self._by_session.pop(core.session, None)
+        self.by_session.pop(core.session, None)
         session = self._random.getrandbits(32) or 1
-        self._by_session[session] = core
+        self.by_session[session] = core
         return session

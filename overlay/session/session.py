@@ -130,8 +130,8 @@ class Session:
         """Give the memory of the ciphers back until they are needed again."""
         self._ciphers = None
 
-    def wrap(self, frames: Sequence[bytes | memoryview]) -> bytes:
-        """The next datagram to the peer; `make_ready` comes before."""
+    def wrap(self, frames: Sequence[bytes | memoryview], is_unnamed: bool = False) -> bytes:
+        """The next datagram to the peer, which the session tells; `make_ready` comes before."""
         counter = self.sent
         self.sent = counter + 1
         clear = b"".join(frames)

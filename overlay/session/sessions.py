@@ -19,7 +19,7 @@ anew. A holder of the network key that sees a session's datagrams can make its e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -44,10 +44,12 @@ from overlay.transport.frame import (
     OPENING,
     PLAIN,
     SEALED,
+    UNNAMED,
     VERSION,
     Destination,
     Dropped,
     FrameBatch,
+    SessionEnd,
     Wrap,
 )
 from overlay.transport.guard import Friend
@@ -102,7 +104,7 @@ class SessionCarrier(Protocol):
 class Sessions:
     """The protection of one endpoint; see the module for the promises."""
 
-    overhead = OVERHEAD
+    overhead = unnamed_overhead = OVERHEAD
     """Bytes that sealing adds to the frames of a datagram."""
 
     everyone: Wrap | None = None
@@ -133,6 +135,8 @@ class Sessions:
         self._admission = Admission(random, config.answers_a_second)
         self._now = carrier.now()
         """The time of the last look around: exact enough for all but handshakes."""
+        self.channel_sessions: Mapping[int, SessionEnd] = {}
+        """Not asked: the session of a datagram tells its sender."""
         self._lost_told = 0
         self._sweep_timer: Timer | None = None
         self._handshakes = metrics.family("handshakes", "outcome", "Handshakes of sessions")
@@ -315,7 +319,7 @@ class Sessions:
         size = len(datagram)
         if version != VERSION:
             raise Dropped("unknown_version")
-        if flags == PLAIN:
+        if flags in (PLAIN, UNNAMED):
             raise Dropped("unsealed")
         take = self._others.get(flags)
         if take is None and flags != SEALED:

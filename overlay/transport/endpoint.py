@@ -10,6 +10,7 @@ is proven, and a frame for a peer is not sent to another one at the same address
 
     dropped_in    unknown_version, unknown_flags, truncated, oversized, empty: not a datagram of this protocol
                   too_many_frames: more than any node puts into a datagram
+                  no_sender: no id, nor a packet of a channel that tells it
                   sealed, unsealed: the sender has a key and this node does not, or the other way round
                   not_authentic: wrong key or altered bytes;  replayed: seen before
                   unknown_session: of a session that ended, or of another node;  crossed: both opened at once
@@ -26,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from overlay.contact import Address, Contact
@@ -46,9 +47,11 @@ from overlay.transport.frame import (
     FrameKind,
     Outbox,
     PlainEnvelope,
+    SessionEnd,
     frame_head,
     split_frames,
     split_train,
+    tells_sender,
 )
 from overlay.transport.guard import QUESTION, RUBBISH, FloodGuard, Friend, Refusal
 from overlay.transport.udp import open_udp
@@ -171,9 +174,12 @@ class Endpoint:
             )
         self._envelope: Envelope = self.sessions or PlainEnvelope(identity.id)
         room = config.datagram_size - self._envelope.overhead
+        unnamed_room = config.datagram_size - self._envelope.unnamed_overhead
         self.max_body: int = room - FRAME_HEAD_BYTES
         """Bytes: the largest body that fits one datagram."""
-        self._outbox = Outbox(room, config.socket.outgoing_limit)
+        self.max_packet: int = unnamed_room - FRAME_HEAD_BYTES
+        """The same for packets of a channel that tell their sender (`UNNAMED_PACKETS`)."""
+        self._outbox = Outbox(room, unnamed_room, config.socket.outgoing_limit)
         self._half_full = config.socket.outgoing_limit // 2
         self._handlers: dict[int, ViewHandler] = {}
         self._early: dict[int, EarlyQuestions] = {}
@@ -256,6 +262,10 @@ class Endpoint:
         """Let questions of this kind be asked in the openings of sessions."""
         self._early[kind] = questions
 
+    def know(self, sessions: Mapping[int, SessionEnd]) -> None:
+        """These are, and will be, the channels of this node by the number of their session."""
+        self._envelope.channel_sessions = sessions
+
     def rekey(self, keys: tuple[bytes, ...]) -> None:
         """Replace the ring of network keys of an endpoint that was opened with one."""
         if self.sessions is None:
@@ -283,7 +293,7 @@ class Endpoint:
     def send_all(
         self, to: Destination, kind: FrameKind, bodies: Sequence[Sequence[Buffer]]
     ) -> None:
-        """As `send`, for frames whose bodies are in pieces, each body at most `max_body` in all."""
+        """As `send`, for frames with bodies in pieces, each at most `max_body`, or `max_packet`, in all."""
         if self._closed:
             self._dropped_out.add("closed", len(bodies))
             return
@@ -311,7 +321,8 @@ class Endpoint:
             wrap = self._envelope.everyone or self._envelope.towards(to)
             if wrap is not None and destination is not None:
                 body = bodies[0]
-                data = wrap((frame_head(kind, sum(map(len, body))), *body))
+                frames = (frame_head(kind, sum(map(len, body))), *body)
+                data = wrap(frames, tells_sender(kind, body))
                 self._sends_left -= 1
                 transport.send(data, destination)
                 self._datagrams_out.value += 1
@@ -360,9 +371,9 @@ class Endpoint:
             self._envelope.hold(to, batches)
             return
         if datagrams == 1:
-            data = wrap(batches[0].parts)
+            data = wrap(batches[0].parts, batches[0].is_unnamed)
         else:
-            data = b"".join([wrap(batch.parts) for batch in batches])
+            data = b"".join([wrap(batch.parts, batch.is_unnamed) for batch in batches])
         self.transport.send(data, destination)
         if datagrams > 1:
             self._offloaded_out.value += datagrams

@@ -4,6 +4,9 @@
              in a sealed datagram, the session's index and a counter in place of the id: `overlay.session`
     frames   kind (1), length of the body (2), body; one after the other to the end
 
+An *unnamed* datagram has no id: its first frame is a packet of a channel (`UNNAMED_PACKETS`), and who has the
+session that the packet names knows the sender.
+
 A *train* is a run of datagrams in one buffer, as a kernel hands over those that arrived in a row. What
 does not have this form is `Dropped` under a reason; the endpoint counts it.
 """
@@ -11,16 +14,17 @@ does not have this form is `Dropped` under a reason; the endpoint counts it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
 
-from overlay.contact import ID_BYTES, Address, Contact, PeerId
+from overlay.contact import ANYONE, ID_BYTES, Address, Contact, PeerId
 from overlay.transport.address import sender_contact
 
-VERSION = 3
-PLAIN, SEALED, OPENING, ANSWER, COOKIE, LOST = range(6)
-"""The flags of a datagram: frames as they are, frames of a session, and what sessions say outside of them."""
+VERSION = 4
+PLAIN, SEALED, OPENING, ANSWER, COOKIE, LOST, UNNAMED = range(7)
+"""The flags of a datagram: frames as they are, frames of a session, what sessions say outside of them, and
+frames as they are of a sender that is not named."""
 
 MAX_DATAGRAM = 65_507
 """Bytes: the most that UDP over IPv4 carries in one datagram, or in one train."""
@@ -31,8 +35,15 @@ MAX_TRAIN = 64
 MAX_FRAMES = 256
 """Frames in one datagram; it bounds the work that a datagram can cause."""
 
-HEADER_BYTES = 4 + ID_BYTES
+UNNAMED_BYTES = 4
+HEADER_BYTES = UNNAMED_BYTES + ID_BYTES
 FRAME_HEAD_BYTES = 3
+
+RESET_PACKET = 4
+UNNAMED_PACKETS = frozenset((RESET_PACKET, 5, 7, 8, 9, 10, 11))
+"""The first byte of channels' packets whose sender need not be named (RESET, ACK, BUNDLE, FRAGMENT, REST,
+WHERE, HERE of `overlay.channel.packet`); the sender's session (4 bytes) and the receiver's (4) follow. What
+answers one of these is not larger: RESET, WHERE and HERE are among them."""
 
 
 Buffer = bytes | memoryview
@@ -56,11 +67,23 @@ class Dropped(Exception):
         self.reason = reason
 
 
-Wrap = Callable[[Sequence[Buffer]], bytes]
-"""Makes a datagram of frames."""
+class Wrap(Protocol):
+    """Makes a datagram of frames."""
+
+    def __call__(self, frames: Sequence[Buffer], is_unnamed: bool = False, /) -> bytes:
+        """`is_unnamed`: the first of them `tells_sender`."""
+        ...
+
 
 Destination = Contact | Address
 """A peer at an address, or any peer that is at an address."""
+
+
+class SessionEnd(Protocol):
+    """This node's end of a channel."""
+
+    contact: Contact
+    """The peer, at the address that it was last heard from."""
 
 
 class Envelope(Protocol):
@@ -68,6 +91,12 @@ class Envelope(Protocol):
 
     overhead: int
     """Bytes that wrapping adds."""
+
+    unnamed_overhead: int
+    """The same where the first frame is one of `UNNAMED_PACKETS`."""
+
+    channel_sessions: Mapping[int, SessionEnd]
+    """The channels of this node by the number of their session."""
 
     everyone: Wrap | None
     """How to wrap frames whoever they go to; None where that depends on who it is."""
@@ -96,6 +125,8 @@ class PlainEnvelope:
 
     def __init__(self, sender: PeerId) -> None:
         self.overhead = HEADER_BYTES
+        self.unnamed_overhead = UNNAMED_BYTES
+        self.channel_sessions: Mapping[int, SessionEnd] = {}
         self.everyone: Wrap | None = self.wrap
         self._sender = bytes(sender)
 
@@ -105,12 +136,16 @@ class PlainEnvelope:
     def hold(self, to: Destination, batches: list[FrameBatch]) -> None:
         raise AssertionError("plain frames never wait: there is always a wrap for them")
 
-    def wrap(self, frames: Sequence[Buffer]) -> bytes:
-        length = HEADER_BYTES + sum(map(len, frames))
-        return b"".join((header(VERSION, PLAIN, length, self._sender), *frames))
+    def wrap(self, frames: Sequence[Buffer], is_unnamed: bool = False) -> bytes:
+        size = sum(map(len, frames))
+        if is_unnamed:
+            return b"".join((unnamed_header(VERSION, UNNAMED, UNNAMED_BYTES + size), *frames))
+        return b"".join((header(VERSION, PLAIN, HEADER_BYTES + size, self._sender), *frames))
 
     def unwrap(self, datagram: bytes, source: tuple[Any, ...]) -> tuple[Contact, bytes, int] | None:
         size = len(datagram)
+        if datagram[:2] == _UNNAMED_PREAMBLE:
+            return self._unwrap_unnamed(datagram, size, source)
         if (
             size < HEADER_BYTES
             or datagram[:2] != _PREAMBLE
@@ -125,13 +160,49 @@ class PlainEnvelope:
             raise Dropped("bad_source")
         return contact, datagram, HEADER_BYTES
 
+    def _unwrap_unnamed(
+        self, datagram: bytes, size: int, source: tuple[Any, ...]
+    ) -> tuple[Contact, bytes, int]:
+        if size < _LEAST_UNNAMED or datagram[2] << 8 | datagram[3] != size:
+            raise Dropped("truncated")
+        kind, length, packet, _, session = _first_packet(datagram, UNNAMED_BYTES)
+        if kind != _CHANNEL or packet not in UNNAMED_PACKETS:
+            raise Dropped("no_sender")
+        end = self.channel_sessions.get(session)
+        sender = ANYONE
+        if end is not None:
+            if source[1] == end.contact.port and source[0] == end.contact.host:
+                return end.contact, datagram, UNNAMED_BYTES
+            # Another process may have been asked whether the peer is at its address: it knows no session.
+            if packet != RESET_PACKET:
+                sender = end.contact.id
+        if sender == ANYONE:  # what comes behind the packet is of nobody known either
+            datagram = datagram[: UNNAMED_BYTES + FRAME_HEAD_BYTES + length]
+        contact = sender_contact(bytes(sender), source)
+        if contact is None:
+            raise Dropped("bad_source")
+        return contact, datagram, UNNAMED_BYTES
+
     def close(self) -> None: ...
 
 
 header = struct.Struct(f">BBH{ID_BYTES}s").pack
 """`header(version, flags, length, sender)`: the first bytes of a datagram of `length` bytes in all."""
 
+unnamed_header = struct.Struct(">BBH").pack
+"""`unnamed_header(version, flags, length)`: the same where the sender is not named."""
+
 _PREAMBLE = bytes((VERSION, PLAIN))
+_UNNAMED_PREAMBLE = bytes((VERSION, UNNAMED))
+_first_packet = struct.Struct(">BHBII").unpack_from
+"""The first frame of an unnamed datagram: kind, length; type of the packet, both sessions."""
+_LEAST_UNNAMED = UNNAMED_BYTES + struct.calcsize(">BHBII")
+_CHANNEL = int(FrameKind.CHANNEL)
+
+
+def tells_sender(kind: int, body: Sequence[Buffer]) -> bool:
+    """Whether a datagram that begins with this frame, whose body is in pieces, need not name its sender."""
+    return kind == _CHANNEL and len(body[0]) > 0 and body[0][0] in UNNAMED_PACKETS
 
 
 def check_plain_header(datagram: bytes) -> None:
@@ -146,6 +217,11 @@ def check_plain_header(datagram: bytes) -> None:
         raise Dropped("unknown_version")
     else:
         raise Dropped("sealed" if datagram[1] <= LOST else "unknown_flags")
+
+
+def frames_at(datagram: bytes) -> int:
+    """Where the frames of a plain datagram begin."""
+    return UNNAMED_BYTES if datagram[:2] == _UNNAMED_PREAMBLE else HEADER_BYTES
 
 
 def split_train(train: bytes) -> Sequence[bytes]:
@@ -197,9 +273,13 @@ def split_frames(buffer: Buffer, start: int) -> list[tuple[int, Buffer]]:
 class FrameBatch:
     """The frames of one datagram to be, in pieces."""
 
-    __slots__ = ("frames", "parts", "size")
+    __slots__ = ("frames", "is_unnamed", "parts", "room", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, room: int, is_unnamed: bool = False) -> None:
+        self.room = room
+        """Bytes of frames that the datagram takes."""
+        self.is_unnamed = is_unnamed
+        """The datagram does not name its sender."""
         self.parts: list[Buffer] = []
         self.size = 0
         self.frames = 0
@@ -211,10 +291,12 @@ class Outbox:
     Frames to one destination keep their order; destinations take turns.
     """
 
-    def __init__(self, room: int, limit: int) -> None:
-        """`room`: bytes of frames in one datagram; `limit`: bytes of frames in all."""
+    def __init__(self, room: int, unnamed_room: int, limit: int) -> None:
+        """`room`: bytes of frames in one datagram, and in one that does not name its sender; `limit`: bytes
+        of frames in all."""
         self.size = 0
         self._room = room
+        self._unnamed_room = unnamed_room
         self._limit = limit
         self.waiting: dict[Destination, list[FrameBatch]] = {}
         """By destination; empty when nothing waits."""
@@ -230,10 +312,14 @@ class Outbox:
             return False
         batches = self.waiting.get(to)
         if batches is None:
-            batches = self.waiting[to] = [FrameBatch()]
-        batch = batches[-1]
-        if batch.size + size > self._room or batch.frames >= MAX_FRAMES:
-            batch = FrameBatch()
+            batches = self.waiting[to] = []
+        if (
+            not batches
+            or (batch := batches[-1]).size + size > batch.room
+            or batch.frames >= MAX_FRAMES
+        ):
+            is_unnamed = tells_sender(kind, body)
+            batch = FrameBatch(self._unnamed_room if is_unnamed else self._room, is_unnamed)
             batches.append(batch)
         parts = batch.parts
         parts.append(frame_head(kind, length))
@@ -256,7 +342,9 @@ class Outbox:
             self.size -= batches[0].size
             return to, batches
         taken = 1
-        while taken < min(most, len(batches)) and batches[taken - 1].size == self._room:
+        while (
+            taken < min(most, len(batches)) and batches[taken - 1].size == batches[taken - 1].room
+        ):
             taken += 1
         train = batches[:taken]
         del batches[:taken]

@@ -415,7 +415,7 @@ class Community:
             self._duplicates.value += count - sum(map(len, new))
         now = self._context.now()
         self.heard.add(source, first, count, now)
-        if self._lost and (after_all := self._lost.count(source, new)):
+        if self._lost.sources and (after_all := self._lost.count(source, new)):
             self.lost(-after_all)
         if self._observer is not None:
             self._record_reception(block, copy.hops, sender, new)

@@ -108,21 +108,19 @@ class HeardEvents:
 class LostEvents:
     """Which events were given up, of the sources of which something was lost last."""
 
-    __slots__ = ("_sources",)
+    __slots__ = ("sources",)
 
     def __init__(self) -> None:
-        self._sources: dict[bytes, Numbers] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._sources)
+        self.sources: dict[bytes, Numbers] = {}
+        """Empty when nothing was given up; asked for every block."""
 
     def add(self, source: bytes, numbers: Sequence[range]) -> list[range]:
         """Remember that these events are lost; those of which it was not known."""
-        known = self._sources.pop(source, None) or Numbers(most=None)
+        known = self.sources.pop(source, None) or Numbers(most=None)
         # Last again: the source of which nothing was lost for longest goes first.
-        self._sources[source] = known
-        if len(self._sources) > MOST_LOSSES:
-            del self._sources[next(iter(self._sources))]
+        self.sources[source] = known
+        if len(self.sources) > MOST_LOSSES:
+            del self.sources[next(iter(self.sources))]
         new: list[range] = []
         for stretch in numbers:
             new += known.missing(stretch.start, stretch.stop)
@@ -132,7 +130,7 @@ class LostEvents:
 
     def count(self, source: bytes, numbers: Sequence[range]) -> int:
         """How many of these events were given up."""
-        lost = self._sources.get(source)
+        lost = self.sources.get(source)
         if lost is None:
             return 0
         missing = [m for one in numbers for m in lost.missing(one.start, one.stop)]

@@ -139,7 +139,7 @@ class Insider:
 
     def open(self, source: tuple[str, int] = ("127.0.0.1", 5)) -> None:
         """Open a session with the endpoint, without the network."""
-        self.sessions.hold(self._to.contact, [FrameBatch()])
+        self.sessions.hold(self._to.contact, [FrameBatch(1_000)])
         endpoint = self._to
         replies: list[bytes] = []
         endpoint.transmit, usual = (

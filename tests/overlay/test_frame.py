@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.contact import PeerId
+from overlay.channel.packet import PACKET_HEAD, PacketType
+from overlay.contact import ANYONE, Contact, PeerId
 from overlay.transport.frame import (
     HEADER_BYTES,
     LOST,
@@ -17,8 +18,11 @@ from overlay.transport.frame import (
     MAX_TRAIN,
     PLAIN,
     SEALED,
+    UNNAMED,
+    UNNAMED_PACKETS,
     VERSION,
     Dropped,
+    FrameKind,
     PlainEnvelope,
     frame_head,
     header,
@@ -30,6 +34,19 @@ SENDER = PeerId(bytes(range(20)))
 SOURCE = ("127.0.0.1", 4000)
 
 frames = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=300)), min_size=1, max_size=8)
+
+
+class End:
+    """This node's end of a channel."""
+
+    def __init__(self, contact: Contact) -> None:
+        self.contact = contact
+
+
+def unnamed(kind: int, packet: int, rest: bytes = b"") -> bytes:
+    """A datagram without its sender's id; the first packet is for the session 8."""
+    body = PACKET_HEAD.pack(packet, 7, 8)
+    return PlainEnvelope(SENDER).wrap([frame_head(kind, len(body)), body, rest], True)
 
 
 def joined(parts: list[tuple[int, bytes]]) -> list[bytes]:
@@ -65,7 +82,8 @@ def test_garbage_is_dropped_or_is_frames(garbage: bytes) -> None:
         opened = PlainEnvelope(SENDER).unwrap(garbage, SOURCE)
         assert opened is not None
         _, buffer, start = opened
-        assert b"".join(joined(split_frames(buffer, start))) == garbage[HEADER_BYTES:]
+        assert start in (4, HEADER_BYTES)
+        assert garbage[start:].startswith(b"".join(joined(split_frames(buffer, start))))
 
 
 @pytest.mark.parametrize(
@@ -79,13 +97,43 @@ def test_garbage_is_dropped_or_is_frames(garbage: bytes) -> None:
         (bytes([VERSION + 1]) + header(VERSION, PLAIN, 24, SENDER)[1:], "unknown_version"),
         (header(VERSION, SEALED, 24, SENDER), "sealed"),
         (header(VERSION, LOST, 24, SENDER), "sealed"),
-        (header(VERSION, LOST + 1, 24, SENDER), "unknown_flags"),
+        (header(VERSION, UNNAMED, 24, SENDER), "no_sender"),
+        (unnamed(FrameKind.CHANNEL, PacketType.OPEN), "no_sender"),
+        (unnamed(FrameKind.DATAGRAM, PacketType.ACK), "no_sender"),
+        (unnamed(FrameKind.CHANNEL, PacketType.ACK)[:15], "truncated"),
+        (unnamed(FrameKind.CHANNEL, PacketType.ACK) + b"x", "truncated"),
+        (header(VERSION, UNNAMED + 1, 24, SENDER), "unknown_flags"),
         (header(VERSION, PLAIN, 24, SENDER) + bytes(MAX_DATAGRAM), "oversized"),
     ],
 )
 def test_what_is_not_a_plain_datagram_has_a_reason(datagram: bytes, reason: str) -> None:
     with pytest.raises(Dropped, match=reason):
         PlainEnvelope(SENDER).unwrap(datagram, SOURCE)
+
+
+def test_the_session_of_a_channel_tells_the_sender_of_an_unnamed_datagram() -> None:
+    peer = Contact(PeerId(bytes(range(1, 21))), *SOURCE)
+    envelope = PlainEnvelope(SENDER)
+    envelope.channel_sessions = {8: End(peer)}
+    behind = frame_head(FrameKind.DATAGRAM, 1) + b"x"
+    for packet in UNNAMED_PACKETS:
+        datagram = unnamed(FrameKind.CHANNEL, packet, behind)
+        opened = envelope.unwrap(datagram, SOURCE)
+        assert opened == (peer, datagram, 4)
+        moved = envelope.unwrap(datagram, ("127.0.0.1", 4001))
+        assert moved is not None
+        # Who knows no session may say so, and does not speak for the peer that is elsewhere.
+        knows = packet != PacketType.RESET
+        assert moved[0] == Contact(peer.id if knows else ANYONE, "127.0.0.1", 4001)
+        envelope.channel_sessions, sessions = {}, envelope.channel_sessions
+        unknown = envelope.unwrap(datagram, SOURCE)
+        envelope.channel_sessions = sessions
+        assert unknown == (Contact(ANYONE, *SOURCE), datagram[: -len(behind)], 4)
+
+
+def test_packets_that_tell_their_sender_are_those_of_a_session_both_ends_know() -> None:
+    names = {PacketType(packet).name for packet in UNNAMED_PACKETS}
+    assert names == {"RESET", "ACK", "BUNDLE", "FRAGMENT", "REST", "WHERE", "HERE"}
 
 
 def test_a_datagram_without_frames_is_dropped() -> None:

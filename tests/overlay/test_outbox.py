@@ -20,7 +20,7 @@ puts = st.tuples(
 def test_every_frame_leaves_once_in_order_within_the_room_and_the_limit(
     steps: list[tuple[Address, int, bytes] | None],
 ) -> None:
-    outbox = Outbox(ROOM, LIMIT)
+    outbox = Outbox(ROOM, ROOM, LIMIT)
     queued: dict[Address, list[tuple[int, bytes]]] = {HERE: [], THERE: []}
     left: dict[Address, list[tuple[int, bytes]]] = {HERE: [], THERE: []}
 
@@ -52,7 +52,7 @@ def test_every_frame_leaves_once_in_order_within_the_room_and_the_limit(
 
 
 def test_small_frames_to_one_address_share_a_datagram() -> None:
-    outbox = Outbox(ROOM, LIMIT)
+    outbox = Outbox(ROOM, ROOM, LIMIT)
     for number in range(5):
         outbox.put(HERE, 1, (bytes([number]),))
         outbox.put(THERE, 1, (bytes([number]),))
@@ -65,7 +65,7 @@ def test_small_frames_to_one_address_share_a_datagram() -> None:
 
 
 def test_full_datagrams_to_one_address_leave_in_trains_and_addresses_take_turns() -> None:
-    outbox = Outbox(ROOM, 20 * ROOM)
+    outbox = Outbox(ROOM, ROOM, 20 * ROOM)
     for to in (HERE, THERE):
         for _ in range(5):
             outbox.put(to, 1, (bytes(9), bytes(ROOM - FRAME_HEAD_BYTES - 9)))
@@ -79,14 +79,14 @@ def test_full_datagrams_to_one_address_leave_in_trains_and_addresses_take_turns(
 
 
 def test_a_datagram_takes_a_bounded_number_of_frames() -> None:
-    outbox = Outbox(10_000, 10_000)
+    outbox = Outbox(10_000, 10_000, 10_000)
     for _ in range(MAX_FRAMES + 1):
         outbox.put(HERE, 1, ())
     assert [outbox.take(1)[1][0].frames for _ in range(2)] == [MAX_FRAMES, 1]
 
 
 def test_a_datagram_that_left_takes_no_more_frames() -> None:
-    outbox = Outbox(ROOM, LIMIT)
+    outbox = Outbox(ROOM, ROOM, LIMIT)
     outbox.put(HERE, 1, (b"first",))
     _, (batch,) = outbox.take(1)
     outbox.put(HERE, 1, (b"second",))
@@ -95,9 +95,22 @@ def test_a_datagram_that_left_takes_no_more_frames() -> None:
 
 
 def test_a_full_outbox_says_so_until_something_leaves() -> None:
-    outbox = Outbox(ROOM, LIMIT)
+    outbox = Outbox(ROOM, ROOM, LIMIT)
     body = bytes(ROOM - FRAME_HEAD_BYTES)
     assert [outbox.put(HERE, 1, (body,)) for _ in range(5)] == [True, True, True, False, False]
     assert outbox.size == 3 * ROOM
     outbox.take(1)
     assert outbox.put(HERE, 1, (body,))
+
+
+def test_a_datagram_that_need_not_name_its_sender_has_room_for_more() -> None:
+    outbox = Outbox(ROOM, ROOM + 5, 10 * ROOM)
+    packet = bytes((5,)) + bytes(ROOM + 4 - FRAME_HEAD_BYTES)
+    for kind, body in ((1, b"x"), (3, packet), (3, packet), (1, b"y")):
+        assert outbox.put(HERE, kind, (body,))
+    taken = []
+    while outbox.waiting:
+        taken.append([(batch.size, batch.is_unnamed) for batch in outbox.take(3)[1]])
+    full = (ROOM + 5, True)
+    # The packet goes into no datagram that names its sender, and a train is of full ones.
+    assert taken == [[(4, False)], [full, full, (4, False)]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from overlay.channel.packet import BUNDLE, PacketType, decode_bundle
 from overlay.contact import Address
-from overlay.transport.frame import HEADER_BYTES, FrameKind, split_frames
+from overlay.transport.frame import FrameKind, frames_at, split_frames
 from overlay.virtual import Packet
 from overlay.wire import decode
 from pubsub.camcast.latest import Latest
@@ -32,7 +32,7 @@ class ParasiteWatch:
         self.nodes.pop(node.address, None)
 
     def __call__(self, packet: Packet) -> None:
-        for kind, body in split_frames(packet.data, HEADER_BYTES):
+        for kind, body in split_frames(packet.data, frames_at(packet.data)):
             for message in self._messages(kind, body):
                 if type(message) is Copy:
                     self._check(packet, message)

@@ -124,7 +124,7 @@ class Peer:
         return [key.secret for key in self.sessions._ring]
 
     def send(self, to: Destination, body: bytes) -> None:
-        batch = FrameBatch()
+        batch = FrameBatch(1_000)
         batch.parts, batch.size, batch.frames = [body], len(body), 1
         self.release(to, [batch])
 
