@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
+
 from overlay.channel.packet import BUNDLE, PacketType, decode_bundle
 from overlay.contact import Address
 from overlay.transport.frame import FrameKind, frames_at, split_frames
@@ -18,14 +20,17 @@ class ParasiteWatch:
     """Knows the nodes of a test by their addresses; events larger than a datagram are not looked into."""
 
     def __init__(self) -> None:
-        self.nodes: dict[Address, Node] = {}
+        self.nodes: dict[Address, tuple[Node, Context]] = {}
+        """A rule runs on the sender's host: whether a node is a member, its own clock says, and that is the
+        clock of the context in which the node was added."""
         self.events = 0
         """Copies of events that were seen."""
         self.announcements = 0
         self.parasites: list[str] = []
 
     def add(self, node: Node) -> None:
-        self.nodes[node.address] = node
+        """Watch a node; where clocks are skewed, called on the node's host."""
+        self.nodes[node.address] = (node, copy_context())
 
     def forget(self, node: Node) -> None:
         """A crashed node is no node any more."""
@@ -56,6 +61,8 @@ class ParasiteWatch:
         self._check_member(packet, copy.community, block.topic)
 
     def _check_member(self, packet: Packet, community: str, what: str) -> None:
-        node = self.nodes.get(packet.destination)
-        if node is not None and not node.counts_as_member(community):
+        if packet.destination not in self.nodes:
+            return
+        node, host = self.nodes[packet.destination]
+        if not host.run(node.counts_as_member, community):
             self.parasites.append(f"{packet}: {what} in {community}")
