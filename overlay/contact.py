@@ -66,7 +66,7 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> Address:
         """Read `127.0.0.1:4000` or `[::1]:4000`; `localhost` stands for 127.0.0.1."""
         host, _, port = text.rpartition(":")
-        if not _is_port(port):
+        if not host or not _is_port(port):
             raise AddressError(
                 f"{text!r} is not an address: write host:port or [v6]:port, port 0 to 65535"
             )
@@ -78,7 +78,7 @@ class Address(NamedTuple):
             ip = ipaddress.ip_address(host)
         except ValueError:
             raise AddressError(
-                f"{text!r} is not an address: {host!r} is not a numeric IP"
+                f"{text!r} is not an address: {host!r} is not a numeric IP, as in 127.0.0.1:4000"
             ) from None
         if (ip.version == 6) != bracketed:
             raise AddressError(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pubsub.publishing import Receipt
     from pubsub.reliable.receipts import MessageReceipt, NotInTime
     from pubsub.reliable.runs import Gap, GapError
-    from pubsub.requests import NoReply, RequestFailed
+    from pubsub.requests import NoReply, Reply, RequestFailed
     from pubsub.subscription import Subscription
     from pubsub.threads import connect
     from pubsub.topic import Pattern, Topic
@@ -63,7 +63,7 @@ _NAMES = {
     "pubsub.publishing": "Receipt",
     "pubsub.reliable.receipts": "MessageReceipt NotInTime",
     "pubsub.reliable.runs": "Gap GapError",
-    "pubsub.requests": "NoReply RequestFailed",
+    "pubsub.requests": "NoReply Reply RequestFailed",
     "pubsub.subscription": "Subscription",
     "pubsub.threads": "connect",
     "pubsub.topic": "Pattern Topic",
@@ -108,6 +108,7 @@ __all__ = [
     "Publisher",
     "Receipt",
     "ReplayPolicy",
+    "Reply",
     "RequestFailed",
     "Retention",
     "Subscriber",

@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # these services are imported when a node first uses them
     from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
     from pubsub.archive.publishing import DurableOutcome
     from pubsub.collections.node_collections import C, NodeCollections
-    from pubsub.requests import Requests, Serving
+    from pubsub.requests import Reply, Requests, Serving
     from pubsub.telemetry import Telemetry
     from pubsub.threads import ThreadsafeNode
 
@@ -376,8 +376,17 @@ class Node:
         self.check_right(Action.PUBLISH, Topic.of(name).name)
         return await self._start_requests().request(Topic.of(name).name, data, timeout)
 
+    async def request_all(
+        self, name: str, data: Any = None, *, timeout: float = 5.0
+    ) -> list[Reply]:
+        """The replies of all nodes that serve the name, as soon as everyone who is found has replied, or
+        those that have come within `timeout` seconds; `NoReply` when none has."""
+        self.check_right(Action.PUBLISH, Topic.of(name).name)
+        return await self._start_requests().request_all(Topic.of(name).name, data, timeout)
+
     def serve(self, name: str) -> Serving:
-        """The requests of this name that come to this node; they come inside `async with`."""
+        """The requests of this name that come to this node: in `async for`, which ends with an `async with`
+        around it, if there is one."""
         from pubsub.requests import Serving
 
         self.check_right(Action.SUBSCRIBE, Topic.of(name).name)

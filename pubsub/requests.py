@@ -4,12 +4,14 @@
         await request.reply(price_of(request.data))
 
     price = await node.request("/quotes", "CMC", timeout=5.0)
+    replies = await node.request_all("/quotes", "CMC", timeout=5.0)
 
 A node that serves a name is found through the directory, as members of a topic are, and is asked over a
 channel. What is promised to the one who asks: a reply, or `NoReply` when nobody has replied within the
 timeout. A server that is silent for a third of the timeout is given up and another one is asked, so a request
 may be served more than once: its `id` stays the same. Names of topics and of requests do not get in each
-other's way. Where there is an authority, who asks needs the right to publish on the name, and who serves it
+other's way. `request_all` asks every server that is found and gathers what they reply within the timeout.
+Where there is an authority, who asks needs the right to publish on the name, and who serves it
 the right to subscribe: each takes the other's word only then. It needs a directory: in mode "unstructured"
 without one, nobody is found.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
@@ -31,6 +33,9 @@ from pubsub.rights import Action, Holder
 
 MOST_SERVERS = 16
 """Servers of a name that are looked for at a time."""
+
+MOST_ASKED = 256
+"""Servers of a name that one `request_all` asks."""
 
 SEARCH_SECONDS = 0.5
 """Between two searches for servers while none is known."""
@@ -67,6 +72,15 @@ class Answer:
     problem: str
     again: bool
     """Another server may do better: this one is busy, or does not serve the name any more."""
+
+
+class Reply(NamedTuple):
+    """What one of those who were all asked has replied."""
+
+    server: PeerId
+    data: Any
+    problem: str
+    """Why the server could not serve the request; empty when it could."""
 
 
 class Asked:
@@ -151,6 +165,79 @@ class Asked:
                 timer.cancel()
 
 
+class AskedAll:
+    """One question to everyone who serves its name, until all have replied or the time is over. A core."""
+
+    def __init__(
+        self,
+        context: Context,
+        directory: TopicDirectory,
+        question: Question,
+        timeout: float,
+        serves_here: Callable[[], bool],
+        done: Callable[[list[Reply]], None],
+    ) -> None:
+        """`done` is called once: when everyone who was found has replied and nobody else is found, or after
+        `timeout` seconds."""
+        self._context = context
+        self._directory = directory
+        self._question = question
+        self._serves_here = serves_here
+        self._done = done
+        self._silent: dict[PeerId, None] = {}
+        """Who was asked and has not answered yet."""
+        self._tried: dict[PeerId, None] = {}
+        self._search_timer: Timer | None = None
+        self._is_searching = self._is_over = False
+        self._replies: list[Reply] = []
+        self._end = context.call_later(timeout, self._finish)
+        self._search()
+
+    @property
+    def name(self) -> str:
+        return self._question.name
+
+    def _search(self) -> None:
+        self._is_searching = True
+        self._directory.sample(_listed(self._question.name), MOST_ASKED, self._found)
+
+    def _found(self, contacts: tuple[Contact, ...]) -> None:
+        if self._is_over:
+            return
+        self._is_searching = False
+        if self._serves_here():
+            contacts = (self._context.contact, *contacts)
+        new = [one for one in contacts if one.id not in self._tried]
+        for server in new[: MOST_ASKED - len(self._tried)]:
+            self._tried[server.id] = self._silent[server.id] = None
+            self._context.send(server, self._question)
+        if not new and self._replies and not self._silent:
+            self._finish()
+        elif not new:
+            self._search_timer = self._context.call_later(SEARCH_SECONDS, self._search)
+
+    def receive(self, sender: Contact, answer: Answer) -> None:
+        if self._is_over or sender.id not in self._silent:
+            return
+        del self._silent[sender.id]
+        if not answer.again:
+            self._replies.append(Reply(sender.id, answer.data, answer.problem))
+        if not self._silent and not self._is_searching:
+            if self._search_timer is not None:
+                self._search_timer.cancel()
+            self._search()  # somebody may have been hidden by a datagram that was lost
+
+    def _finish(self) -> None:
+        self.cancel()
+        self._done(self._replies)
+
+    def cancel(self) -> None:
+        self._is_over = True
+        self._end.cancel()
+        if self._search_timer is not None:
+            self._search_timer.cancel()
+
+
 class Request:
     """What somebody has asked."""
 
@@ -193,12 +280,17 @@ class Serving:
         self._name = name
         self._waiting: deque[Request] = deque()
         self._news = asyncio.Event()
-        self._is_open = False
+        self._is_open = self._is_over = False
 
     async def __aenter__(self) -> Self:
+        self._open()
+        return self
+
+    def _open(self) -> None:
+        if self._is_over:
+            raise UsageError(f"this serving of {self._name} has ended: call node.serve once more")
         self._requests.open(self._name, self)
         self._is_open = True
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
@@ -206,7 +298,7 @@ class Serving:
     def close(self) -> None:
         """Serve no more; requests that wait go to other servers."""
         if self._is_open:
-            self._is_open = False
+            self._is_open, self._is_over = False, True
             self._requests.shut(self._name)
             for request in self._waiting:
                 request._send(Answer(request.id, NOTHING, "the server has stopped", True))
@@ -222,14 +314,20 @@ class Serving:
         return True
 
     async def __aiter__(self) -> AsyncIterator[Request]:
-        if not self._is_open:
-            raise UsageError("requests come inside `async with node.serve(...)`")
-        while self._is_open:
-            while self._waiting:
-                yield self._waiting.popleft()
-            self._news.clear()
-            if self._is_open:
-                await self._news.wait()
+        """Without `async with` the node serves as long as the loop runs."""
+        is_entered = self._is_open
+        if not is_entered:
+            self._open()
+        try:
+            while self._is_open:
+                while self._waiting:
+                    yield self._waiting.popleft()
+                self._news.clear()
+                if self._is_open:
+                    await self._news.wait()
+        finally:
+            if not is_entered:
+                self.close()
 
 
 class Requests:
@@ -239,8 +337,8 @@ class Requests:
         self._context = context
         self._directory = directory
         self._serving: dict[str, Serving] = {}
-        self._asked: dict[bytes, Asked] = {}
-        self._waiting: dict[asyncio.Future[Answer | None], None] = {}
+        self._asked: dict[bytes, Asked | AskedAll] = {}
+        self._waiting: dict[asyncio.Future[Any], None] = {}
         self._drops = metrics.family(
             "requests_dropped", "reason", "Questions and answers that were of no use"
         )
@@ -257,25 +355,34 @@ class Requests:
     # -- asking --
 
     async def request(self, name: str, data: Any, timeout: float) -> Any:
-        if not timeout > 0:
-            raise UsageError(f"timeout is seconds, more than 0, not {timeout!r}")
-        answer = await self._answer_to(name, data, timeout)
+        answer: Answer | None = await self._ask(Asked, name, data, timeout)
         if answer is None:
-            raise NoReply(f"nobody that serves {name} has replied within {timeout:g} s")
+            raise _nobody(name, timeout)
         if answer.problem:
             raise RequestFailed(f"{name}: {answer.problem}")
         return answer.data
 
-    async def _answer_to(self, name: str, data: Any, timeout: float) -> Answer | None:
-        future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+    async def request_all(self, name: str, data: Any, timeout: float) -> list[Reply]:
+        replies: list[Reply] = await self._ask(AskedAll, name, data, timeout)
+        if not replies:
+            raise _nobody(name, timeout)
+        return replies
+
+    async def _ask(
+        self, kind: type[Asked] | type[AskedAll], name: str, data: Any, timeout: float
+    ) -> Any:
+        """What the question is done with."""
+        if not timeout > 0:
+            raise UsageError(f"timeout is seconds, more than 0, not {timeout!r}")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         question = Question(name, self._context.random.randbytes(16), data)
 
-        def done(answer: Answer | None) -> None:
+        def done(outcome: Any) -> None:
             if not future.done():
-                future.set_result(answer)
+                future.set_result(outcome)
 
         self._waiting[future] = None
-        asked = Asked(
+        asked = kind(
             self._context, self._directory, question, timeout, lambda: name in self._serving, done
         )
         self._asked[question.id] = asked
@@ -322,6 +429,10 @@ class Requests:
         if serving is None or not serving.put(request):
             self._drops.add("not_served" if serving is None else "busy")
             answer(Answer(question.id, NOTHING, "the server cannot take the request", True))
+
+
+def _nobody(name: str, timeout: float) -> NoReply:
+    return NoReply(f"nobody that serves {name} has replied within {timeout:g} s")
 
 
 def _listed(name: str) -> str:

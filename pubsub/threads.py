@@ -21,7 +21,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from overlay.contact import Address, PeerId
 from overlay.errors import ClosedError, UsageError
@@ -33,6 +33,9 @@ from pubsub.publications import AnyTopic
 from pubsub.publishing import Receipt
 from pubsub.subscription import Subscription
 from pubsub.topic import Pattern
+
+if TYPE_CHECKING:
+    from pubsub.requests import Reply
 
 T = TypeVar("T")
 
@@ -58,6 +61,10 @@ class ThreadsafeNode:
     def request(self, name: str, data: Any = None, *, timeout: float = 5.0) -> Any:
         """`Node.request`: the reply of one of those who serve the name."""
         return self._wait(self._node.request(name, data, timeout=timeout))
+
+    def request_all(self, name: str, data: Any = None, *, timeout: float = 5.0) -> list[Reply]:
+        """`Node.request_all`: the replies of all who serve the name."""
+        return self._wait(self._node.request_all(name, data, timeout=timeout))
 
     def subscribe(self, topic: AnyTopic | Pattern, **options: Any) -> ThreadsafeSubscription:
         """`Node.subscribe`, with its options, but for `durable`; it begins with `with`."""

@@ -8,10 +8,12 @@ the entry point group `camcast.commands`; the benchmark does.
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any, NoReturn
 
 from overlay.errors import CamcastError
 
@@ -66,9 +68,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong with a command line, and where to look."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if (
+            action.metavar == "COMMAND"
+            and action.choices is not None
+            and value not in action.choices
+        ):
+            near = difflib.get_close_matches(value, action.choices, 1)
+            hint = f", perhaps {near[0]}" if near else ""
+            raise argparse.ArgumentError(None, f"there is no command {value!r}{hint}")
+        super()._check_value(action, value)
+
+
 def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of this command line: it knows all sub-commands, and the options of the one in `words`."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="camcast",
         description="Brokerless publish/subscribe on a Kademlia DHT, and its benchmark.",
         epilog="example: camcast demo",

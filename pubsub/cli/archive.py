@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
 from typing import Any
 
+from overlay.contact import Address
 from overlay.errors import UsageError
 from pubsub.archive.archive import Archive
 from pubsub.archive.replay_policy import ReplayPolicy
@@ -25,6 +27,7 @@ from pubsub.cli.options import (
     with_file,
 )
 from pubsub.cli.terminal import run, say
+from pubsub.doors.serving import certificate
 
 
 def add_command(commands: Any) -> None:
@@ -130,6 +133,8 @@ async def keep(arguments: argparse.Namespace) -> int:
     metrics = metrics_address(arguments)
     if arguments.wsrm is None:
         refuse(arguments, ("tls", "wsrm_token_file"), "goes with --wsrm")
+    else:
+        _check_wsrm(arguments)
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         archive = Archive(
@@ -153,6 +158,17 @@ async def keep(arguments: argparse.Namespace) -> int:
         await serve_status(arguments, node, metrics, stack)
         await archive.failed()
     return 1
+
+
+def _check_wsrm(arguments: argparse.Namespace) -> None:
+    """Refuse what keeps the door from opening, before the archive runs."""
+    missing = [name for name in ("aiohttp", "lxml") if find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing)
+        raise UsageError(f"--wsrm needs {names}: pip install 'camcast[doors,xpath]'")
+    Address.parse(arguments.wsrm)
+    if arguments.tls:
+        certificate(*arguments.tls)
 
 
 async def _serve_wsrm(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from contextlib import AsyncExitStack
+from importlib import import_module
 from pathlib import Path
 
 from overlay.contact import Address
 from overlay.errors import UsageError
 from pubsub.cli.options import add_flag, add_option, add_tls_option, refuse
 from pubsub.cli.terminal import say
+from pubsub.doors.serving import certificate
 from pubsub.node import Node
 
 _OF_MQTT = ("mqtt_durable", "mqtt_retain", "mqtt_sessions")
@@ -68,7 +70,7 @@ def _add_http_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_doors(arguments: argparse.Namespace) -> None:
-    """Refuse options of a door where there is no door."""
+    """Refuse options of a door where there is no door, and what keeps a door from opening."""
     is_mqtt = arguments.mqtt is not None or arguments.websocket is not None
     if not is_mqtt:
         refuse(arguments, _OF_MQTT, "goes with --mqtt or --websocket")
@@ -78,6 +80,15 @@ def check_doors(arguments: argparse.Namespace) -> None:
             refuse(arguments, ("origin",), "goes with --websocket or --http")
         if not is_mqtt:
             refuse(arguments, ("tls",), "goes with --mqtt, --websocket or --http")
+    if arguments.websocket is not None or arguments.http is not None:
+        import_module("aiohttp")  # whoever lacks it is told the extra
+    for address in (arguments.mqtt, arguments.websocket, arguments.http):
+        if address is not None:
+            Address.parse(address)
+    if arguments.tls:
+        certificate(*arguments.tls)
+    if arguments.http_token_file is not None:
+        read_tokens("--http-token-file", arguments.http_token_file)
 
 
 async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExitStack) -> None:

@@ -49,6 +49,12 @@ def test_every_command_has_help_with_an_example(
         (["group", "--members", "127.0.0.1:1", "-n", "0", "--fanout", "2"], "goes with --qos pb"),
         (["hand-over", "/a", "--from", "127.0.0.1:1"], "--to is needed"),
         (["status", "127.0.0.1:9"], "no node answers"),
+        (["publish", "/a", "1", "--bootstrap", "example.org:4000"], "as in 127.0.0.1:4000"),
+        (["node", "--mqtt", "1883"], "write host:port"),
+        (["node", "--http", "8080"], "write host:port"),
+        (["node", "--mqtt", "127.0.0.1:0", "--tls", "a", "b"], "not a certificate and its key"),
+        (["node", "--http", "127.0.0.1:0", "--http-token-file", "/no/file"], "cannot be read"),
+        (["archive", "--topic", "/a", "--store", "memory:", "--wsrm", "80"], "write host:port"),
         # Before the network is asked for anything, so within no time of joining it.
         (["publish", "soccer", "1", "--bootstrap", "127.0.0.1:9"], "begin with a slash"),
         (["subscribe", "soccer", "--bootstrap", "127.0.0.1:9"], "begin with a slash"),
@@ -63,6 +69,7 @@ def test_what_goes_wrong_is_one_sentence_on_stderr_and_a_non_zero_exit(
     assert main(arguments) == 1
     captured = capsys.readouterr()
     assert words in captured.err
+    assert not captured.out, "nothing had begun"
     assert len(captured.err.strip().splitlines()) == 1
     assert "Traceback" not in captured.err
 
@@ -85,6 +92,39 @@ def test_a_number_that_counts_something_is_1_or_more(
         main(words)
     assert leaving.value.code == 2
     assert f"'{words[-1]}' is not a whole number of 1 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "camcast: the following arguments are required: COMMAND; see `camcast --help`"),
+        (["nod"], "camcast: there is no command 'nod', perhaps node; see `camcast --help`"),
+        (["zzz"], "camcast: there is no command 'zzz'; see `camcast --help`"),
+        (["key", "newer"], "camcast key: there is no command 'newer'"),
+        (["receive", "/a"], "camcast receive: the following arguments are required: directory"),
+        (["node", "--mode", "x"], "camcast node: argument --mode: invalid choice: 'x'"),
+        (["node", "--nosuch"], "camcast: unrecognized arguments: --nosuch; see `camcast --help`"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence_that_says_where_to_look(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main(words)
+    assert leaving.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith(sentence)
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_door_without_its_packages_names_the_extra_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)  # as if it were not there
+    assert main(["node", "--http", "127.0.0.1:0"]) == 1
+    said = capsys.readouterr()
+    assert "pip install 'camcast[doors]'" in said.err
+    assert not said.out
 
 
 def test_a_topic_that_cannot_be_joined_in_time_is_one_sentence_on_stderr(

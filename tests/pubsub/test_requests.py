@@ -139,6 +139,68 @@ def test_a_newcomer_may_be_asked_before_it_is_found() -> None:
     Network(1).run(main())
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_all_who_serve_reply_through_loss_and_the_asker_may_be_one_of_them(seed: int) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            made = await nodes(stack, 6)
+            for number, node in enumerate(made[:5]):
+                serving = await stack.enter_async_context(node.serve("/quotes"))
+                task = asyncio.create_task(serve(serving, [], f"{number} "))
+                stack.callback(task.cancel)
+            for asker in made[0], made[5]:
+                # A newcomer is found when its announcement has been passed on.
+                async with asyncio.timeout(30):
+                    while len(replies := await asker.request_all("/quotes", "x", timeout=20)) < 5:
+                        pass
+                wanted = {(node.id, f"{number} x", "") for number, node in enumerate(made[:5])}
+                assert set(replies) == wanted
+                assert len(replies) == 5
+
+    Network(seed, latency=Latency.uniform(0.005, 0.05), loss=0.1, duplicate=0.1).run(main())
+
+
+def test_one_silent_server_costs_the_others_nothing_but_time() -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            silent, refusing, asker = await nodes(stack, 3)
+            await stack.enter_async_context(silent.serve("/quotes"))  # nobody takes its requests
+
+            async def refuse() -> None:
+                async for request in refusing.serve("/quotes"):
+                    await request.fail("no such quote")
+
+            task = asyncio.create_task(refuse())
+            stack.callback(task.cancel)
+            begun = asyncio.get_running_loop().time()
+            replies = await asker.request_all("/quotes", "x", timeout=4)
+            assert replies == [(refusing.id, None, "no such quote")]
+            assert asyncio.get_running_loop().time() - begun == pytest.approx(4)
+            with pytest.raises(NoReply, match="within 1 s"):
+                await asker.request_all("/nothing", timeout=1)
+
+    Network(1).run(main())
+
+
+def test_a_loop_without_a_block_serves_until_it_ends() -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            server, asker = await nodes(stack, 2)
+
+            async def serve_one() -> None:
+                async for request in server.serve("/once"):
+                    await request.reply(request.data)
+                    break
+
+            task = asyncio.create_task(serve_one())
+            assert await asker.request("/once", 1) == 1
+            await task
+            with pytest.raises(NoReply):
+                await asker.request("/once", 2, timeout=2)
+
+    Network(1).run(main())
+
+
 def test_bad_input_is_one_sentence() -> None:
     async def main() -> None:
         async with Node() as node:
@@ -146,8 +208,12 @@ def test_bad_input_is_one_sentence() -> None:
                 await node.request("/a", timeout=0)
             with pytest.raises(UsageError, match="topic"):
                 await node.request("a")
-            with pytest.raises(UsageError, match="async with"):
-                async for _ in node.serve("/a"):
+            with pytest.raises(UsageError, match="timeout"):
+                await node.request_all("/a", timeout=0)
+            async with node.serve("/a") as serving:
+                pass
+            with pytest.raises(UsageError, match=r"has ended: call node\.serve once more"):
+                async for _ in serving:
                     pass
 
     Network(1).run(main())
