@@ -98,7 +98,8 @@ class Regions:
         inside = within(known, width)
         if len(known) < expected or (len(known) - inside >= self._config.replicas and not is_taken):
             crowd = within(known, width >> _CELL_BITS)
-            return Region(tuple(known[: max(inside, crowd + expected)]))
+            others = expected + (crowd if crowd >= _OF_A_CELL else 0)
+            return Region(tuple(known[: max(inside, others)]))
         bits = min(max(width.bit_length(), _CELL_BITS), _ID_BITS)
         return Region(await self._in_cells(key, bits, known), is_taken=True)
 
@@ -110,14 +111,14 @@ class Regions:
 
     def _spacing(self, key: int) -> float | None:
         """How far apart nodes are, seen around this node's own id, which nobody else chose; None if it
-        knows nobody. So many are counted that ten who drew ids next to this node's halve it at most.
+        knows nobody.
 
         The subtree of ids in which the key lies, and this node does not, is left out: a crowd is in there."""
         me, count = _number(self._peers.context.contact.id), self._config.replicas
         its_bits = (me ^ key).bit_length()
         known = self._peers.known_closest(self._peers.context.contact.id, _NEIGHBOURS)
         distances = [_number(contact.id) ^ me for contact in known]  # nearest first
-        others = [d for d in distances if d and d.bit_length() != its_bits][: 4 * count]
+        others = [d for d in distances if d and d.bit_length() != its_bits][: 2 * count]
         if not others:
             return None
         left_out = 1 << its_bits - 1 if its_bits and others[-1] >> its_bits else 0

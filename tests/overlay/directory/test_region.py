@@ -110,23 +110,6 @@ def test_where_honest_nodes_are_few_around_the_key_by_chance_the_region_is_wider
             assert len(set(before) & set(region(peers))) >= 3, attackers
 
 
-def test_those_who_draw_ids_next_to_a_node_do_not_have_it_take_a_crowd_for_chance() -> None:
-    random, seen = Random(12), 0
-    for _ in range(30):
-        honest = [contact_of(random, index) for index in range(60)]
-        before = _closest(honest, ROOT.key, 5)
-        own = int.from_bytes(honest[0].id, "big")
-        beside = [
-            Contact(
-                PeerId((own ^ random.randrange(1, 1 << 145)).to_bytes(20, "big")), "11.1.1.1", n
-            )
-            for n in range(1, 11)
-        ]
-        peers = KnownPeers(honest + beside, nodes_near_the_root(500, 24, random))
-        seen += len(set(before) & set(region(peers))) >= 2
-    assert seen >= 28  # 0 where ten neighbours are counted
-
-
 def test_a_hostile_path_that_reaches_beyond_the_region_does_not_hide_the_crowd() -> None:
     """Some attackers far from the key are all that it finds, as if nobody were crowded there."""
     random, asked = Random(7), 0
