@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate, Aggregates
-from bench.claims.claim import RELATIVE_MARGIN, SHARE_MARGIN, decide
+from bench.claims.claim import decide, difference
 from bench.intervals import FEWEST, Interval
 from bench.report.table import digits, per_cent, row_words
 from bench.results import SHARES, WHOLE
@@ -38,23 +38,16 @@ class Change:
     """After minus before."""
 
     @property
-    def margin(self) -> float:
-        if self.before.metric in SHARES:
-            return SHARE_MARGIN
-        return RELATIVE_MARGIN * min(abs(self.before.value), abs(self.after.value))
-
-    @property
     def verdict(self) -> str:
-        """more, less, same (within the margin), few (networks) or undecided."""
+        """more, less, same (rule 2: within the margin, however sure), few (networks) or undecided."""
         if self.apart.low == self.apart.high == 0.0:
             return "same"
-        fewest = min(len(self.before.networks), len(self.after.networks))
-        if self.before.is_of_networks and fewest < FEWEST:
+        part = difference("", self.after, self.before, self.apart)
+        if not part.has_enough:
             return "few"
-        if self.apart.low > 0 or self.apart.high < 0:
-            return "more" if self.apart.low > 0 else "less"
-        inside = -self.margin <= self.apart.low and self.apart.high <= self.margin
-        return "same" if inside else "undecided"
+        if part.is_alike:
+            return "same"
+        return {True: "more", False: "less", None: "undecided"}[part.outcome]
 
     @property
     def size(self) -> float:

@@ -221,12 +221,16 @@ def equals(label: str, interval: Interval, value: float, *rows: Aggregate) -> Pa
 
 def exceeds(label: str, larger: Aggregate, smaller: Aggregate) -> Part:
     """One value is above another (rule 2); positive differences are what the sentence says."""
+    return difference(label, larger, smaller, larger.minus(smaller))
+
+
+def difference(label: str, larger: Aggregate, smaller: Aggregate, apart: Interval) -> Part:
+    """The same of an interval of the difference that is known already."""
     is_share = larger.metric in SHARES
     smallest = min(abs(larger.value), abs(smaller.value))
     margin = SHARE_MARGIN if is_share else RELATIVE_MARGIN * smallest
     least = math.ulp(0.0)  # more than nothing
-    rows = (larger, smaller)
-    return Part(label, larger.minus(smaller), least, math.inf, rows, margin, is_share)
+    return Part(label, apart, least, math.inf, (larger, smaller), margin, is_share)
 
 
 def averaged(rows: Sequence[Aggregate]) -> Aggregate | None:

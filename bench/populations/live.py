@@ -222,11 +222,11 @@ class LivePopulation:
 
     def members(self) -> list[CommunityMembers]:
         """Who is in each community now, and how large their tables are."""
-        tables = self._tables()
+        tables = self.tables()
         found = []
         for level, topic in enumerate(self.topics):
             residents = [r for r in self._residents.values() if r.level == level]
-            sizes = {resident.id: len(tables[resident.number]) for resident in residents}
+            sizes = {resident.id: len(tables[resident.id]) for resident in residents}
             found.append(
                 CommunityMembers(
                     topic,
@@ -238,22 +238,30 @@ class LivePopulation:
             )
         return found
 
+    def tables(self) -> dict[str, list[str]]:
+        """By the id of each living node: the contacts that all its tables hold now."""
+        return {
+            self._residents[number].id: held
+            for part in self._ask("look")
+            for number, held in part.items()
+        }
+
     def wait_for_tables(self, quiet: float, at_most: float) -> None:
         """Wait until tables that are drawn are full on average; gossiped ones, unchanged for `quiet` seconds.
 
         A gossiped table has no size at which it is full, and drawn ones are drawn anew all the time.
         """
         if self._experiment.mode != "structured":
-            _wait_for_rest(self._tables, quiet, at_most)
+            _wait_for_rest(self.tables, quiet, at_most)
             return
         end = time.monotonic() + at_most
-        while not self._are_full(self._tables()) and time.monotonic() < end:
+        while not self._are_full(self.tables()) and time.monotonic() < end:
             time.sleep(LOOK_SECONDS)
 
-    def _are_full(self, tables: dict[int, list[str]]) -> bool:
+    def _are_full(self, tables: dict[str, list[str]]) -> bool:
         held = [0] * len(self.topics)
-        for number, contacts in tables.items():
-            held[self._residents[number].level] += len(contacts)
+        for resident in self._residents.values():
+            held[resident.level] += len(tables[resident.id])
         sizes = self._experiment.sizes
         return all(
             held[level] >= sizes[level] * _full_tables(self._experiment, level)
@@ -282,12 +290,9 @@ class LivePopulation:
     def _someone_knows_the_dead(self) -> bool:
         return any(
             contact.partition("@")[2] in self._dead
-            for contacts in self._tables().values()
+            for contacts in self.tables().values()
             for contact in contacts
         )
-
-    def _tables(self) -> dict[int, list[str]]:
-        return {number: held for part in self._ask("look") for number, held in part.items()}
 
     def _ask(self, *order: object) -> list[Any]:
         for process in self._processes:

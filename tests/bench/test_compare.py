@@ -34,7 +34,7 @@ def test_a_run_has_not_changed_against_itself() -> None:
 
 @pytest.mark.parametrize(
     ("by", "networks", "expected"),
-    [(0.1, 7, "more"), (-0.1, 7, "less"), (0.02, 7, "more"), (0.1, 4, "few")],
+    [(0.1, 7, "more"), (-0.1, 7, "less"), (0.02, 7, "same"), (-0.02, 7, "same"), (0.1, 4, "few")],
 )
 def test_networks_of_one_number_are_compared_with_each_other(
     by: float, networks: int, expected: str
