@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from overlay.errors import CamcastError
-from pubsub.doors.mqtt.message import shown_data
+from pubsub.doors.mqtt.message import content_type_of, shown_data
 from pubsub.event import Event
 from pubsub.node import Node
 from pubsub.text import as_json_data, json_line
@@ -31,12 +31,17 @@ class Shown(NamedTuple):
 
 def _shown(event: Event) -> Shown:
     id = event.id.hex()
+    data = shown_data(event.topic, event.data)
     fields = {
         "id": id,
         "topic": event.topic,
         "publisher": event.publisher.hex(),
-        "data": as_json_data(shown_data(event.topic, event.data)),
+        "data": as_json_data(data),
     }
+    if isinstance(data, bytes):
+        fields["encoding"] = "hex"
+    if kind := content_type_of(event.topic, event.data):
+        fields["type"] = kind
     return Shown(id, json_line(fields))
 
 

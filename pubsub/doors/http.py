@@ -27,6 +27,7 @@ from overlay.contact import Address
 from overlay.errors import CamcastError, NetworkError, UsageError
 from pubsub.data import DATA_LIMIT
 from pubsub.doors.feeds import Budget, Feed, Reader
+from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.doors.openapi import OPENAPI, page
 from pubsub.doors.serving import (
     CHALLENGE,
@@ -335,13 +336,19 @@ def _flag(request: web.Request, name: str) -> bool:
 
 
 def _data(kind: str, body: bytes) -> Any:
-    """The data of an event from a request's body."""
+    """The data of an event from a request's body; bytes of a type of their own keep it."""
     try:
         if kind == "application/json":
             return json.loads(body)
-        return body.decode() if kind.startswith("text/") else body
+        if kind.startswith("text/"):
+            return body.decode()
     except (ValueError, RecursionError):
         raise UsageError(f"the body is not {kind}") from None
+    if kind == "application/octet-stream":
+        return body
+    if not (kind.isascii() and kind.isprintable()):
+        raise UsageError(f"the type of the body, {kind!r:.40}, is not printable ASCII")
+    return MqttMessage("", body, properties={"content_type": kind}).to_data()
 
 
 def _receipt(receipt: Receipt) -> dict[str, Any]:

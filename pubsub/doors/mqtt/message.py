@@ -4,7 +4,8 @@
 ends, characters that are not printable) is written `%` and the hexadecimal digits of its UTF-8 bytes, a `%`
 too; an empty level is a single `%`.
 
-What an MQTT client publishes travels as bytes that begin with `MARK`; `message_in` reads them. Other data
+What an MQTT client publishes travels as bytes that begin with `MARK`, and so do bytes that an HTTP client
+publishes with a type; `message_in` reads them. Other data
 that a Python program publishes reaches MQTT clients as a payload: bytes as they are, text as UTF-8, anything
 else as JSON.
 
@@ -145,6 +146,14 @@ def shown_data(topic: str, data: Any) -> Any:
         shown = message.payload.decode()
         shown = json.loads(shown)
     return shown
+
+
+def content_type_of(topic: str, data: Any) -> str:
+    """The content type that an MQTT or HTTP client has given with its bytes; empty where none has."""
+    if type(data) is not bytes or not data.startswith(MARK):
+        return ""
+    message = message_in(topic, data)
+    return "" if message is None else str(message.properties.get("content_type", ""))
 
 
 def _payload(data: Any) -> bytes:

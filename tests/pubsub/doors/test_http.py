@@ -18,6 +18,7 @@ from pubsub.cli import main as command
 from pubsub.doors import serving
 from pubsub.doors.feeds import Budget, Reader, Shown
 from pubsub.doors.http import HttpConfig, HttpDoor
+from pubsub.doors.mqtt import message_in
 from pubsub.doors.mqtt.message import MqttMessage
 
 Body = Callable[[aiohttp.ClientSession, Node, HttpDoor], Awaitable[None]]
@@ -68,7 +69,7 @@ def test_what_is_posted_is_followed() -> None:
             posts: list[tuple[dict[str, Any], Any]] = [
                 ({"json": {"score": [1, 0]}}, {"score": [1, 0]}),
                 ({"data": "goal", "headers": {"Content-Type": "text/plain"}}, "goal"),
-                ({"data": b"\0", "headers": {"Content-Type": "image/png"}}, b"\0"),
+                ({"data": b"\0"}, b"\0"),
             ]
             for request, _ in posts:
                 async with session.post("/topics/soccer/italy", **request) as response:
@@ -79,7 +80,30 @@ def test_what_is_posted_is_followed() -> None:
                 assert (await anext(here)).data == data
             shown = [await anext(events) for _ in posts]
             assert [one["data"]["data"] for one in shown] == [{"score": [1, 0]}, "goal", "00"]
+            assert [one["data"].get("encoding") for one in shown] == [None, None, "hex"]
             assert shown[-1]["id"] == shown[-1]["data"]["id"] == answer["id"]
+
+    with_door(body)
+
+
+def test_bytes_keep_the_type_that_they_were_posted_with() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with (
+            stream(session, "/topics/pictures") as events,
+            node.subscribe("/pictures") as here,
+        ):
+            picture = {"data": b"\xff\0", "headers": {"Content-Type": "image/png"}}
+            async with session.post("/topics/pictures", **picture) as response:
+                assert response.status == 201
+            event = await anext(here)
+            message = message_in(event.topic, event.data)
+            assert message is not None
+            assert (message.payload, message.properties) == (
+                b"\xff\0",
+                {"content_type": "image/png"},
+            )
+            shown = (await anext(events))["data"]
+            assert (shown["data"], shown["encoding"], shown["type"]) == ("ff00", "hex", "image/png")
 
     with_door(body)
 
