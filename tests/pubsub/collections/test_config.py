@@ -61,8 +61,8 @@ def test_every_part_of_it_is_used_and_by_publishers_in_super_topics_too() -> Non
         for topic in (TOPIC, "/EPFL"):
             hub, strong = collections._hubs[topic], collections.strong_topics.get(topic)
             assert strong is not None
-            assert strong._config.broadcast == HASTY.broadcast
-            assert strong._config.membership == HASTY.membership
+            assert strong._config == HASTY.broadcast
+            assert strong.core.membership._config == HASTY.membership
             assert (hub._order._config, hub._sharing.config) == (HASTY.order, HASTY.one_of_n)
 
     stage(1, main)
