@@ -31,7 +31,7 @@ from overlay.entropy import entropy
 from overlay.errors import CamcastError
 from overlay.topic_name import check_topic_name
 from pubsub.archive.archive import Archive
-from pubsub.data import DATA_LIMIT
+from pubsub.data import DATA_LIMIT, DataError, pack_data
 from pubsub.doors.serving import CHALLENGE, TOKEN_NEEDED, Bodies, Tokens, certificate, serve
 from pubsub.doors.wsrm import soap
 from pubsub.doors.wsrm.sequences import ID_BYTES, Sequence, Sequences, WsrmConfig
@@ -151,6 +151,10 @@ class WsrmDoor:
                     "UnknownSequence",
                     identifier,
                 )
+            try:
+                pack_data(request.content)
+            except DataError as error:  # taken up, it would be in the way of all that follows
+                raise SoapFault(str(error)) from None
             self._sequences.take(sequence, number, request.content)
             await self._store(sequence)
             told[identifier] = self._sequences.acknowledgement(sequence, nacks=True)

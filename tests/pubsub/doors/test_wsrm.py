@@ -195,6 +195,19 @@ def test_what_is_wrong_is_answered_with_a_fault() -> None:
     with_door(body)
 
 
+def test_a_message_that_no_event_can_carry_does_not_block_its_sequence() -> None:
+    async def body(client: Client, archive: Archive) -> None:
+        id = await client.create()
+        for number in (2, 1):
+            status, answer = await client.post(message(id, number, f"<a>{'x' * 2**20}</a>"))
+            assert status in (400, 500)
+            assert b"1048576 is the limit of an event" in answer
+        assert told(await client.post(message(id, 1, "<a/>"))).upto == 1
+        assert told(await client.post(ending("Terminate", id))).upto == 1
+
+    with_door(body)
+
+
 def test_a_fault_can_be_read_in_both_versions() -> None:
     fault = SoapFault("gone", "UnknownSequence", "urn:x")
     for request in (ending("Close", "urn:x"), message("urn:x", 1, "")):
