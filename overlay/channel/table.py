@@ -1,9 +1,9 @@
 """The channels of one node, by peer: who gets one, and what is answered where there is none.
 
-When there is no place, the block of addresses with the most channels makes way for peers of other blocks: it
-loses a channel that its peer opened and in which this node never said anything. Where peers show rights, it
-also loses one whose peer opened it and has shown none, whatever was said. So one host, however many ids it
-has, keeps nobody else out.
+When there is no place, the block of addresses with the most channels makes way for peers of other blocks,
+whichever end begins the new channel: it loses a channel in which this node never said anything. Where peers
+show rights, it also loses one whose peer opened it and has shown none, whatever was said. So one host,
+however many ids it has, keeps nobody else out.
 
 A packet from another address than its peer's does not make the channel follow: who repeats one that it has
 seen would have a node send its events elsewhere. The address is asked first whether the peer is there (WHERE,
@@ -145,8 +145,6 @@ class ChannelTable:
         try:
             if full and not (self._make_space(now) or self._make_way_for(sender, half_open=True)):
                 raise ChannelRefused("too_many_half_open")
-            if len(self.cores) >= self.config.max_channels:
-                self._make_way_for(sender, half_open=False)
             core = self._add(sender, now)
         except TooManyChannels:
             raise ChannelRefused("too_many_channels") from None
@@ -175,8 +173,10 @@ class ChannelTable:
             self.replies.append((sender, core.challenge()))
 
     def _add(self, contact: Contact, now: float) -> ChannelCore:
-        full = len(self.cores) >= self.config.max_channels
-        if full and not (self._make_space(now) and len(self.cores) < self.config.max_channels):
+        """Whoever begins it: what this node wants to say needs a place as well."""
+        if len(self.cores) >= self.config.max_channels and not self._make_way_for(contact, False):
+            self._make_space(now)
+        if len(self.cores) >= self.config.max_channels:
             raise TooManyChannels(
                 f"there are channels to {len(self.cores)} peers already, and max_channels allows no more"
             )

@@ -93,6 +93,13 @@ def test_without_the_region_twelve_next_to_a_key_keep_every_newcomer_out() -> No
     assert figures(case, 12, 16)["lost"] > 90.0
 
 
+@pytest.mark.sweep
+def test_thirty_channels_of_one_host_keep_no_newcomer_out_where_rights_are_asked_for() -> None:
+    """The seed with which members had no place for a channel in which to ask newcomers for their rights."""
+    case = Case("slots", "", attacks.FEW_CHANNELS, has_rights=True)
+    assert figures(case, 30, 16, seed=3)["lost"] == 0.0
+
+
 def test_a_right_that_has_ended_gives_nothing_whatever_the_clock_of_its_holder_says(
     short: None,
 ) -> None:

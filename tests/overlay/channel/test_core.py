@@ -380,6 +380,19 @@ def test_where_peers_show_rights_a_host_whose_peers_have_none_keeps_nobody_out()
     assert table.cores.get(member.id)
 
 
+def test_a_host_with_most_channels_makes_way_for_what_this_node_wants_to_say_too() -> None:
+    """A node asks a newcomer for its rights in a channel of its own: without a place it hears of none."""
+    wire = Wire(1)
+    table = ChannelTable(wire.config, 300, wire.random)
+    for number in range(wire.config.max_channels):
+        table.receive(contact(number), opening(number + 1), 0.0)
+        table._opened_by_peers.clear()  # as if each had finished opening
+    newcomer = contact(99)._replace(host="127.0.1.1")
+    table.to(newcomer, 0.0).write(b"show your rights", None)
+    assert table.cores.get(newcomer.id)
+    assert [core.contact for core in table.dropped] == [contact(0)]
+
+
 def test_a_peer_that_never_finished_opening_makes_way_after_a_while() -> None:
     wire, _, b = pair()
     for number in range(SMALL.max_half_open):
