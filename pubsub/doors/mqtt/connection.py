@@ -289,7 +289,9 @@ class Connection:
 
     def taken_over(self) -> None:
         """The same client has connected again."""
-        if self.version == V5:
+        if self._session is None:  # before CONNACK there is no DISCONNECT (section 3.14)
+            self.fail(MqttError(Reason.SERVER_UNAVAILABLE, "the client has connected once more"))
+        elif self.version == V5:
             self.send(Disconnect(Reason.SESSION_TAKEN_OVER))
         self.lost()
 

@@ -318,6 +318,17 @@ def test_what_a_client_sends_before_its_session_is_there_waits(
     assert set(door.hub.connections) == {"a"}
 
 
+def test_a_client_that_connects_again_before_connack_is_refused_not_disconnected() -> None:
+    door = Door()
+    door.network.keeps_sessions = True
+    door.network.open_session = lambda client_id, opener: None  # type: ignore[method-assign]
+    first = door.client("c")
+    second = door.client("c")
+    assert [type(packet) for packet in first.got] == [ConnAck]
+    assert first.got[0].reason == Reason.SERVER_UNAVAILABLE
+    assert [first.is_closed, second.is_closed] == [True, False]
+
+
 def test_a_refused_subscription_has_one_code_in_mqtt_311() -> None:
     door = Door(most_subscriptions=1)
     client = door.client("c", version=V311)
