@@ -5,9 +5,9 @@ SQLite file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from overlay.wire import decode, encode
 from pubsub.broadcast.events import GroupPacket, LayerMessage
@@ -28,31 +28,37 @@ class StoredMessage(NamedTuple):
 class RestoredMember:
     """What a log holds when a member starts."""
 
-    copies: tuple[StoredMessage, ...]
+    copies: tuple[StoredMessage, ...] = ()
     """Messages that are held for others, or not delivered yet."""
 
-    untaken: tuple[StoredMessage, ...]
+    untaken: tuple[StoredMessage, ...] = ()
     """Those that were delivered and that the application was not done with, in the order of delivery."""
 
-    marks: dict[int, int]
+    marks: dict[int, int] = field(default_factory=dict)
     """By origin: up to where every message was delivered."""
 
-    above: tuple[tuple[int, int], ...]
+    above: tuple[tuple[int, int], ...] = ()
     """Origin and number of messages that were delivered above the mark."""
 
 
-class StableLog(Protocol):
-    """Survives a crash. `then` is called when what a method was told is on the disk, which may be at once;
-    while the disk fails, that is later. `dropped` and `taken` may be forgotten: the one costs that a
-    message is offered to others again, the other that it is delivered again."""
+class StableLog:
+    """What a log is told. This one forgets everything; one that `is_durable` survives a crash. `then` is
+    called when what a method was told is on the disk, which may be at once; while the disk fails, that is
+    later. `dropped` and `taken` may be forgotten: the one costs that a message is offered to others again,
+    the other that it is delivered again."""
 
-    def restore(self) -> RestoredMember: ...
+    is_durable = False
+
+    def restore(self) -> RestoredMember:
+        return RestoredMember()
 
     def held(self, stored: StoredMessage, then: Then) -> None:
         """The member holds this message, and is about to say so."""
+        then()
 
     def delivered(self, origin: int, number: int, mark: int, then: Then) -> None:
         """It is about to deliver this one; all of the origin's up to `mark` are delivered now."""
+        then()
 
     def taken(self, origin: int, number: int) -> None:
         """The application is done with it."""
@@ -70,9 +76,11 @@ CREATE TABLE IF NOT EXISTS marks (origin INTEGER PRIMARY KEY, mark INTEGER);
 """
 
 
-class SqliteGroupLog:
+class SqliteGroupLog(StableLog):
     """A message that is dropped and taken leaves the file, once the mark of its origin has passed it. The
     file belongs to one member of one group: another one is refused."""
+
+    is_durable = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from overlay.errors import UsageError
 from pubsub.broadcast.kernel import Layer, Stack
 from pubsub.broadcast.links import BestEffort, PerfectDetector, PerfectLinks, UnreliableLinks
 from pubsub.broadcast.log import StableLog
-from pubsub.broadcast.majority import IndulgentUniform, RecoverableUniform
+from pubsub.broadcast.majority import IndulgentUniform
 from pubsub.broadcast.order import CausalLayer, FifoLayer
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.reliable import LazyReliable, UniformAllAck
@@ -49,4 +49,4 @@ def stack(name: str, order: str = "none", probabilistic: Probabilistic | None = 
 
 def recoverable(log: StableLog) -> Stack:
     """The stack of `iurb` whose members come back from a crash with their logs."""
-    return Stack([RecoverableUniform(log), BestEffort(), PerfectLinks()], "iurb")
+    return Stack([IndulgentUniform(log=log), BestEffort(), PerfectLinks()], "iurb")

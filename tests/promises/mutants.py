@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from pubsub.archive.durable_event import DurableEvent
+from pubsub.broadcast.events import Deliver
 from pubsub.broadcast.log import SqliteGroupLog
 from pubsub.broadcast.majority import IndulgentSession
 from pubsub.camcast.leases import Leases
@@ -67,7 +68,7 @@ def _never_taken(self: Assigner, sender: Any, answer: TakerAnswer) -> None:
 
 def _deliver_at_once(self: IndulgentSession, origin: int, number: int, copy: Any) -> None:
     if copy.message is not None and self._delivered[origin].add(number):
-        self._deliver(copy.channel, origin, number, copy.message.pop(3)[1])
+        copy.channel.up(self, Deliver(origin, copy.message.pop(3)[1], number))
 
 
 def _no_id(self: Session, packet_id: int) -> bytes:

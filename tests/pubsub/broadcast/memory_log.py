@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pubsub.broadcast.log import RestoredMember, StoredMessage, Then
+from pubsub.broadcast.log import RestoredMember, StableLog, StoredMessage, Then
 
 
-class MemoryStableLog:
+class MemoryStableLog(StableLog):
+    is_durable = True
+
     def __init__(self) -> None:
         self._messages: dict[tuple[int, int], StoredMessage] = {}
         self._delivered: dict[tuple[int, int], None] = {}

@@ -17,7 +17,7 @@ from pubsub.broadcast.events import Finished, LayerMessage
 from pubsub.broadcast.kernel import LayerEvent, Stack
 from pubsub.broadcast.links import BestEffort, PerfectLinks
 from pubsub.broadcast.log import RestoredMember, SqliteGroupLog, StoredMessage
-from pubsub.broadcast.majority import RecoverableUniform
+from pubsub.broadcast.majority import IndulgentUniform
 from pubsub.broadcast.stacks import stack
 from tests.pubsub.broadcast.adversary import Schedule, World
 from tests.pubsub.broadcast.memory_log import MemoryStableLog
@@ -30,6 +30,7 @@ class FragileLog:
     """A log whose process may crash before or after anything it writes; a dead process writes nothing."""
 
     def __init__(self, log: MemoryStableLog, world: RecoveringWorld, rank: int) -> None:
+        self.is_durable = log.is_durable
         self._log, self._world, self._rank = log, world, rank
         self._life = world.lives[rank]
 
@@ -71,7 +72,7 @@ class RecoveringWorld(World):
         self._steady = False
 
     def qos_of(self, rank: int) -> Stack:
-        layer = RecoverableUniform(FragileLog(self.logs[rank], self, rank))  # type: ignore[arg-type]
+        layer = IndulgentUniform(log=FragileLog(self.logs[rank], self, rank))  # type: ignore[arg-type]
         return Stack([layer, BestEffort(), PerfectLinks()], "test")
 
     def is_alive(self, rank: int, life: int) -> bool:
