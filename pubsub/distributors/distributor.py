@@ -187,20 +187,7 @@ class Distributor:
     def _serve(self, runtime: Runtime, core: DistributorCore) -> None:
         introduce(runtime)
         members = core.membership
-        for kind, handler in (
-            (messages.ViewHello, members.receive_hello),
-            (messages.Prepare, members.receive_prepare),
-            (messages.Propose, members.receive_propose),
-            (messages.Vote, members.receive_vote),
-            (messages.Digest, core.receive_digest),
-            (messages.Want, core.receive_want),
-            (messages.SpreadBlocks, core.receive_spread),
-            (messages.ClientRequest, core.receive_request),
-            (messages.StreamAck, core.receive_received),
-            (messages.ListServices, core.receive_list),
-            (messages.Raise, core.receive_raise),
-            (messages.PublicationAck, core.upward.receive_published),
-        ):
+        for kind, handler in core.handlers.items():
             runtime.on(kind, handler)
         self._node.reporting["distributor"] = self._report
         gate = self._node.attachment.gate
@@ -248,8 +235,8 @@ class Distributor:
         find = find_in(self._node.attachment.directory, self.group, MOST_DISTRIBUTORS)
         while True:
             core.membership.know(await find())
-            alone = core.view is None or len(core.view.members) == 1
-            await asyncio.sleep(LOOK_EVERY_ALONE if alone else LOOK_EVERY)
+            is_alone = len(core.view.members) <= 1
+            await asyncio.sleep(LOOK_EVERY_ALONE if is_alone else LOOK_EVERY)
 
     async def _look_below(self, core: DistributorCore) -> None:
         """Keep knowing the distributors of the groups below."""
@@ -260,10 +247,9 @@ class Distributor:
             core.below = frozenset(contact.id for contact in found)
             await asyncio.sleep(LOOK_BELOW_EVERY)
 
-    def _view_changed(self, view: View | None) -> None:
+    def _view_changed(self, view: View) -> None:
         failure = self._runtime.failure
-        members = view.members if view is not None else ()
-        now = {one.id: one.contact for one in members if one.id != self._runtime.contact.id}
+        now = {one.id: one.contact for one in view.members if one.id != self._runtime.contact.id}
         for peer, contact in self._watched.items():
             if peer not in now:
                 failure.unwatch(contact)
@@ -295,8 +281,8 @@ class Distributor:
 
     @property
     def view(self) -> View | None:
-        """The distributors of the group, as they have agreed."""
-        return self._core.view if self._core is not None else None
+        """The distributors of the group, as they have agreed; None while it is in no view."""
+        return (self._core.view or None) if self._core is not None else None
 
     async def ready(self) -> None:
         """Wait until it serves clients."""
@@ -319,9 +305,9 @@ class Distributor:
 
     def problems(self) -> list[str]:
         """Why it cannot serve, in sentences; none when it can."""
-        if self._core is None or self._core.view is None:
+        if self.view is None:
             return ["it is not in a view with other distributors yet"]
-        if self._core.membership.is_cut_off:
+        if self._core is not None and self._core.membership.is_cut_off:
             return ["it is cut off from the majority of the distributors"]
         return []
 
@@ -340,8 +326,8 @@ class Distributor:
             "id": self.contact.id.hex(),
             "address": str(self.address),
             "group": self.group,
-            "view": None if view is None else view.number,
-            "distributors": [] if view is None else [str(one.contact) for one in view.members],
+            "view": view.number or None,
+            "distributors": [str(one.contact) for one in view.members],
             "cut_off": self._core.membership.is_cut_off,
             "history_failure": self._core.history.failure,
             "services": {
@@ -383,7 +369,7 @@ class Distributor:
         gauge(
             "distributor_view_members",
             "Distributors in the view",
-            lambda: 0 if core.view is None else len(core.view.members),
+            lambda: len(core.view.members),
         )
         gauge(
             "distributor_cut_off",

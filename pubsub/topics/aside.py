@@ -70,10 +70,7 @@ class AsideMessages:
         self._taken: dict[bytes, Numbers] = {}
         self._refusing: dict[PeerId, bool] = {}
         """Those who had no room, and whether it is time to ask them again with one message."""
-        self._unsaid: list[tuple[Contact, Aside]] = []
-        """What became of stubborn messages and could not be said yet."""
         self._timer = OneTimer(context.call_later, self._try_again)
-        self._stopped = False
 
     @property
     def is_full(self) -> bool:
@@ -85,7 +82,6 @@ class AsideMessages:
         )
 
     def stop(self) -> None:
-        self._stopped = True
         self._pending.clear()
         self._timer.close()
 
@@ -140,20 +136,8 @@ class AsideMessages:
         if is_here:
             taken.add(message.number)
         kind = "taken" if is_here else "refused"
-        self._say(sender, Aside(self._topic, kind, message.life, message.number, b""))
-
-    def _say(self, to: Contact, answer: Aside) -> None:
-        def outcome(arrived: bool) -> None:
-            if not arrived:
-                self._say_later(to, answer)
-
-        if not self._context.send(to, answer, outcome):
-            self._say_later(to, answer)
-
-    def _say_later(self, to: Contact, answer: Aside) -> None:
-        if to.id in self._membership.participants and not self._stopped:
-            self._unsaid.append((to, answer))
-            self._timer.set(self._config.check_interval)
+        # Should the answer be lost, the message comes again, as its publisher has heard nothing.
+        self._context.send(sender, Aside(self._topic, kind, message.life, message.number, b""))
 
     def _heard(self, peer: PeerId, number: int, taken: bool) -> None:
         """A receiver has said what became of a message."""
@@ -202,9 +186,6 @@ class AsideMessages:
                 self._try(pending)
 
     def _try_again(self) -> None:
-        unsaid, self._unsaid = self._unsaid, []
-        for contact, answer in unsaid:
-            self._say(contact, answer)
         self._refusing = dict.fromkeys(self._refusing, True)
         self._try_all()
 

@@ -57,8 +57,8 @@ class TopicMembership:
         self._spreading = Spreading(
             topic, context, config, self._knowledge, self._open_peers, listener.heard_of
         )
-        self._views = ViewWatch(context, config, self._knowledge, self._spreading, listener)
-        self._row = OwnRow(context, config, self._knowledge, self._spreading, self._row_is_due)
+        self._views = ViewWatch(self._spreading, listener)
+        self._row = OwnRow(self._spreading, self._row_is_due)
         self._sponsored: dict[PeerId, tuple[int, NumbersOnWire]] = {}
         """Those announced here of whom nothing was heard yet, their boots, and what they do not get."""
         self._asked: dict[PeerId, Contact] = {}
@@ -358,16 +358,13 @@ class TopicMembership:
         if moved and not entry.left:
             self._context.watch(entry.contact)
         if entry.left and self.is_joined:
-            self._row.renew(
-                self.boot, anyway=True
-            )  # so that no fingerprint from before it came is seen again
+            # So that no fingerprint from before it came is seen again.
+            self._row.renew(self.boot, anyway=True)
         if is_new and not entry.left:
             self._listener.appeared(entry)
         had = None
         if began and before is not None and before.life != entry.life:
-            had = self._listener.state.acknowledged_by(
-                entry.id
-            )  # without a log, it has forgotten that
+            had = self._listener.state.acknowledged_by(entry.id)  # without a log, it has forgotten
         self._listener.changed(before, entry)
         if began and self.is_joined:
             self._row.renew(self.boot)

@@ -43,10 +43,10 @@ class Spreading:
     ) -> None:
         """`on_heard` is called when it has become known that a peer was told something, or was not."""
         self.news = News()
+        self.context = context
+        self.config = config
+        self.knowledge = knowledge
         self._topic = topic
-        self._context = context
-        self._config = config
-        self._knowledge = knowledge
         self._open_peers = open_peers
         self._on_heard = on_heard
         self._on_their_way: dict[PeerId, int] = {}
@@ -58,7 +58,7 @@ class Spreading:
 
     def start(self) -> None:
         """Begin to gossip."""
-        self._gossip.set(self._config.gossip_interval * self._context.random.uniform(0.5, 1.5))
+        self._gossip.set(self.config.gossip_interval * self.context.random.uniform(0.5, 1.5))
 
     def stop(self) -> None:
         self._rumours.close()
@@ -67,8 +67,8 @@ class Spreading:
     def changed(self, item: NewsItem, learned_from: PeerId | None = None) -> None:
         """Something is new: let it be told."""
         self.news.changed(item, learned_from)
-        self._changed_at = self._context.now()
-        self._rounds_left = self._config.rumour_rounds
+        self._changed_at = self.context.now()
+        self._rounds_left = self.config.rumour_rounds
         self._arm()
 
     def tell(self, peer: Contact, *, asks: bool = False, always: bool = True) -> None:
@@ -85,7 +85,7 @@ class Spreading:
         self, peer: Contact, *, asks: bool = False, has: NumbersOnWire | None = None
     ) -> None:
         """`has` is what a newcomer does not get; it begins with whatever part comes first."""
-        self._send(peer, self._knowledge.items(), asks, has)
+        self._send(peer, self.knowledge.items(), asks, has)
 
     def tell_of(self, peer: Contact, participant: PeerId) -> None:
         """Tell a peer of one participant, whether or not it was told before, and all else that is new."""
@@ -94,10 +94,10 @@ class Spreading:
 
     def compare(self, peer: Contact, fingerprint: bytes, *, answer: bool) -> None:
         """A peer has this fingerprint, and its news was taken: answer, if asked to, where ours is another."""
-        if fingerprint == self._knowledge.fingerprint:
+        if fingerprint == self.knowledge.fingerprint:
             self.news.told(peer.id)  # by this participant or by another
-        elif answer and self._knowledge.sightings.include_one(peer.id):
-            self._send(peer, self._knowledge.items_beside_the_view(), asks=False)
+        elif answer and self.knowledge.sightings.include_one(peer.id):
+            self._send(peer, self.knowledge.items_beside_the_view(), asks=False)
         elif answer and self._is_calm():
             self.tell_everything(peer)
         elif answer:
@@ -105,7 +105,7 @@ class Spreading:
 
     def _is_calm(self) -> bool:
         """Whether no rumours can be on their way any more."""
-        return self._context.now() - self._changed_at >= 2 * self._config.gossip_interval
+        return self.context.now() - self._changed_at >= 2 * self.config.gossip_interval
 
     def _send(
         self,
@@ -120,7 +120,7 @@ class Spreading:
             is_last = place == len(whole) - 1
             told = list(dict.fromkeys([*about_peer, *part]))
             message = self._knowledge_of(told, asks and is_last, has)
-            if not self._context.send(peer, message, partial(self._outcome, peer.id)):
+            if not self.context.send(peer, message, partial(self._outcome, peer.id)):
                 return
             self._on_their_way[peer.id] = self._on_their_way.get(peer.id, 0) + 1
         if items:
@@ -129,7 +129,7 @@ class Spreading:
     def _knowledge_of(
         self, items: Sequence[NewsItem], asks: bool, has: NumbersOnWire | None
     ) -> Knowledge:
-        knowledge = self._knowledge
+        knowledge = self.knowledge
         chosen: dict[Kind, list[PeerId]] = {kind: [] for kind in Kind}
         for kind, of in items:
             chosen[kind].append(of)
@@ -146,10 +146,10 @@ class Spreading:
 
     def _size(self, item: NewsItem) -> int:
         """About how many bytes an item takes."""
-        entry = self._knowledge.roster.get(item.of) if item.kind is Kind.ENTRY else None
+        entry = self.knowledge.roster.get(item.of) if item.kind is Kind.ENTRY else None
         if entry is not None:
             return ITEM_BYTES + len(entry.filter.encode()) + numbers_size(entry.before)
-        row = self._knowledge.matrix.rows.get(item.of) if item.kind is Kind.ROW else None
+        row = self.knowledge.matrix.rows.get(item.of) if item.kind is Kind.ROW else None
         return ITEM_BYTES + ID_BYTES * len(row.closed) if row is not None else ITEM_BYTES
 
     def _outcome(self, peer: PeerId, arrived: bool) -> None:
@@ -162,15 +162,15 @@ class Spreading:
 
     def _arm(self) -> None:
         if not self._rumours.is_set:
-            wait = self._config.rumour_interval * self._context.random.uniform(0.5, 1.0)
+            wait = self.config.rumour_interval * self.context.random.uniform(0.5, 1.0)
             self._rumours.set(wait)
 
     def _spread_rumours(self) -> None:
-        config, peers = self._config, self._open_peers()
+        config, peers = self.config, self._open_peers()
         idle = [peer for peer in peers if peer.id not in self._on_their_way]
         if len(peers) - len(idle) < config.rumour_fanout * config.rumour_rounds:
             self._rounds_left -= 1
-            for peer in self._context.random.sample(idle, min(config.rumour_fanout, len(idle))):
+            for peer in self.context.random.sample(idle, min(config.rumour_fanout, len(idle))):
                 self.tell(peer, always=False)
         if self._rounds_left > 0 and peers:
             self._arm()
@@ -178,7 +178,7 @@ class Spreading:
     def _compare_with_one(self) -> None:
         peers = self._open_peers()
         if peers:
-            peer = self._context.random.choice(peers)
+            peer = self.context.random.choice(peers)
             if self._is_calm():
                 self._send(peer, (), asks=True)
             else:

@@ -106,10 +106,14 @@ class Collecting:
                 self._on_missing(source, gone)
             if not same:
                 continue
-            for number, held in sorted(state.held.of(source).items()):
-                if number in gone and not held.revived:  # those who say so do not know who lacks it
-                    self._let_go(source, number)
-                    found = True
+            done = [
+                number
+                for number, held in state.held.of(source).items()
+                if (number <= mark or number in gone) and not held.revived
+            ]  # of those that are held again, who says so does not know who lacks them
+            for number in sorted(done):
+                self._let_go(source, number)
+            found = found or bool(done)
             state.garbage_of(source).update(mark, ranges)
         return found
 

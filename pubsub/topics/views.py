@@ -26,9 +26,7 @@ from typing import TYPE_CHECKING
 
 from overlay.contact import PeerId
 from overlay.context import OneTimer
-from pubsub.topics.config import TopicMembershipConfig
-from pubsub.topics.context import TopicContext
-from pubsub.topics.knowledge import Kind, NewsItem, TopicKnowledge
+from pubsub.topics.knowledge import Kind, NewsItem
 from pubsub.topics.messages import Row, Sight
 from pubsub.topics.spreading import Spreading
 
@@ -60,25 +58,18 @@ class ViewWatch:
     topic view and the last stable view are kept up to date by `look_again`.
     """
 
-    def __init__(
-        self,
-        context: TopicContext,
-        config: TopicMembershipConfig,
-        knowledge: TopicKnowledge,
-        spreading: Spreading,
-        listener: TopicBroadcast,
-    ) -> None:
-        self._me: PeerId = context.contact.id
-        self.view = TopicView((self._me,))
-        self.stable_view: StableView | None = None
-        self._context = context
-        self._config = config
-        self._knowledge = knowledge
+    def __init__(self, spreading: Spreading, listener: TopicBroadcast) -> None:
+        self._context = spreading.context
+        self._config = spreading.config
+        self._knowledge = spreading.knowledge
         self._spreading = spreading
         self._listener = listener
+        self._me: PeerId = self._context.contact.id
+        self.view = TopicView((self._me,))
+        self.stable_view: StableView | None = None
         self._looked_at = b""
-        self._changed_at = context.now()
-        self._settling = OneTimer(context.call_later, self._settled)
+        self._changed_at = self._context.now()
+        self._settling = OneTimer(self._context.call_later, self._settled)
         self._sight = NewsItem(Kind.SIGHT, self._me)
         self._members = 0
         """The members of the view, as bits of the sightings."""
@@ -156,25 +147,17 @@ class OwnRow:
     time to say it anew.
     """
 
-    def __init__(
-        self,
-        context: TopicContext,
-        config: TopicMembershipConfig,
-        knowledge: TopicKnowledge,
-        spreading: Spreading,
-        on_due: Callable[[], None],
-    ) -> None:
+    def __init__(self, spreading: Spreading, on_due: Callable[[], None]) -> None:
         self.suspected: dict[PeerId, None] = {}
         self.unheard: dict[PeerId, None] = {}
         """Those whose own voice in the topic is awaited, since this participant, or their node, began or was
         cut off: their channels are not open yet."""
-        self._me: PeerId = context.contact.id
-        self._context = context
-        self._config = config
-        self._knowledge = knowledge
+        self._me: PeerId = spreading.context.contact.id
+        self._config = spreading.config
+        self._knowledge = spreading.knowledge
         self._spreading = spreading
         self._on_due = on_due
-        self._timer = OneTimer(context.call_later, self._ring)
+        self._timer = OneTimer(spreading.context.call_later, self._ring)
         self._version = 0
         self._waits = False
         """Whether there is no row yet, for the others are about to be heard: so it is not said of one after

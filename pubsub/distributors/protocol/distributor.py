@@ -10,6 +10,7 @@ happens when memory runs out is said at `DistributorConfig.buffer_bytes`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
@@ -23,12 +24,16 @@ from pubsub.distributors.messages import (
     ClientRequest,
     Digest,
     ListServices,
+    Prepare,
+    Propose,
     PublicationAck,
     Raise,
     ServiceBlock,
     ServiceList,
     SpreadBlocks,
     StreamAck,
+    ViewHello,
+    Vote,
     Want,
 )
 from pubsub.distributors.protocol.exchange import DistributorExchange, History, NoHistory, Recall
@@ -77,7 +82,7 @@ class DistributorCore:
         history: History | None = None,
         metrics: Metrics | None = None,
         wake: Callable[[], None] = lambda: None,
-        on_view: Callable[[View | None], None] = lambda view: None,
+        on_view: Callable[[View], None] = lambda view: None,
         on_taken: Callable[[ServiceBlock], None] = lambda block: None,
     ) -> None:
         """`peers` sends to distributors, `clients` to publishers and subscribers; both may lose messages.
@@ -114,11 +119,24 @@ class DistributorCore:
         self._is_leaving = False
         self._busy: dict[str, Service] = {}
         """The services that have something to send, the one whose turn it is first."""
+        self.handlers: dict[type, Callable[[Contact, Any], None]] = {
+            ViewHello: self.membership.receive_hello,
+            **dict.fromkeys((Prepare, Propose, Vote), self.membership.receive_ballot),
+            Digest: self.receive_digest,
+            Want: self.receive_want,
+            SpreadBlocks: self.receive_spread,
+            ClientRequest: self.receive_request,
+            StreamAck: self.receive_received,
+            ListServices: self.receive_list,
+            Raise: self.receive_raise,
+            PublicationAck: self.upward.receive_published,
+        }
+        """What takes each type of message."""
 
     # The view of distributors.
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> View:
         return self.membership.view
 
     @property
@@ -126,9 +144,9 @@ class DistributorCore:
         """Whether it serves publishers and subscribers: it has once been in a view and caught up with it."""
         return self._is_ready
 
-    def _view_changed(self, view: View | None) -> None:
+    def _view_changed(self, view: View) -> None:
         now = self._peers.now()
-        if view is not None and self._joined_at is None:
+        if view and self._joined_at is None:
             self._joined_at = now
         self._stability.change_view(view, now)
         self._exchange.change_view(view)
@@ -373,8 +391,7 @@ class DistributorCore:
         """Blocks from a publisher, which go on to the other distributors, or from one of those."""
         brought: list[ServiceBlock] = []
         news: dict[tuple[str, bytes], Service] = {}
-        from_peer = self.view is not None and sender.id in self.view
-        count = len(self.view.members) if self.view is not None else 0
+        from_peer, count = sender.id in self.view, len(self.view.members)
         for block in spread.blocks:
             if not block.is_sound:
                 self.dropped.add("malformed")
@@ -404,8 +421,8 @@ class DistributorCore:
 
     def rank(self) -> int:
         """The place of this one in its view; 0 without one."""
-        members = self.view.members if self.view is not None else ()
-        ranks = [rank for rank, one in enumerate(members) if one.id == self.membership.me.id]
+        me = self.membership.me.id
+        ranks = [rank for rank, one in enumerate(self.view.members) if one.id == me]
         return ranks[0] if ranks else 0
 
     def receive_raise(self, sender: Contact, raised: Raise) -> None:
@@ -463,13 +480,12 @@ class DistributorCore:
         stable = self._stability.stable((service.name, source), state.high)
         if again or service.acknowledged.get(source) != (state.high, stable):
             service.acknowledged[source] = (state.high, stable)
-            view = self.view
-            group, number = (view.group, view.number) if view is not None else (NO_GROUP, 0)
-            published = PublicationAck(service.name, source, state.high, stable, group, number)
+            view = (self.view.group, self.view.number)
+            published = PublicationAck(service.name, source, state.high, stable, *view)
             self._clients.send(service.publishers[source], published)
 
     def receive_digest(self, sender: Contact, digest: Digest) -> None:
-        if self.view is None or not self.view.has(sender.id, digest.run):
+        if not self.view.has(sender.id, digest.run):
             self.dropped.add("not_in_view")
             return
         for name, version, _ in digest.services:
@@ -482,7 +498,7 @@ class DistributorCore:
         service = self.services.get(want.service)
         if service is None or want.first < 1:
             self.dropped.add("no_service" if service is None else "malformed")
-        elif self.view is not None and sender.id in self.view:
+        elif sender.id in self.view:
             self._exchange.receive_want(sender, want)
         elif sender.id in service.fanout.subscribers:
             self._recall.answer(sender, want, service)

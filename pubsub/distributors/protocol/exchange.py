@@ -68,11 +68,10 @@ class DistributorExchange:
         """Sources of which others have more, and up to which number this one had them when it was told."""
         self._ticks = 0
 
-    def change_view(self, view: View | None) -> None:
+    def change_view(self, view: View) -> None:
         """Talk to the members of this view from now on, and tell them everything."""
-        members = view.members if view is not None else ()
         me = self._context.contact.id
-        self._others = [member.contact for member in members if member.id != me]
+        self._others = [member.contact for member in view.members if member.id != me]
         self.tell(whole=True)
 
     @property

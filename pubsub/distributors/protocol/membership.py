@@ -30,9 +30,13 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Prepare, Propose, ViewHello, Vote
-from pubsub.distributors.protocol.view import NO_BALLOT, NO_GROUP, Ballot, Group, View, ViewMember
+from pubsub.distributors.protocol.view import NO_BALLOT, NO_VIEW, Ballot, Group, View, ViewMember
 
 Members = tuple[ViewMember, ...]
+BallotMessage = Prepare | Propose | Vote
+
+MOST_MEMBERS = 256
+"""Members of a view that is believed."""
 
 
 @dataclass(slots=True)
@@ -148,17 +152,21 @@ class Agreement:
         )
         self._to(sender, vote)
 
-    def _to(self, member: Contact, message: Prepare | Propose | Vote) -> None:
+    def _to(self, member: Contact, message: BallotMessage) -> None:
         """Send, or take at once what goes to this member itself."""
         me = self._context.contact
         if member.id != me.id:
             self._context.send(member, message)
-        elif isinstance(message, Vote):
-            self.receive_vote(me, message)
-        elif isinstance(message, Prepare):
-            self.receive_prepare(me, message)
         else:
-            self.receive_propose(me, message)
+            self.receive(me, message)
+
+    def receive(self, sender: Contact, message: BallotMessage) -> None:
+        if isinstance(message, Vote):
+            self.receive_vote(sender, message)
+        elif isinstance(message, Prepare):
+            self.receive_prepare(sender, message)
+        elif 0 < len(message.members) <= MOST_MEMBERS:
+            self.receive_propose(sender, message)
 
 
 FRESH_TICKS = 5
@@ -166,9 +174,6 @@ FRESH_TICKS = 5
 
 LATE_TICKS = 2
 """A member that says so soon after a view that it has none may have asked before it was told of the view."""
-
-MOST_MEMBERS = 256
-"""Members of a view that is believed."""
 
 MOST_VIEWS = 256
 """Views that a distributor remembers to have been in."""
@@ -178,15 +183,15 @@ MOST_GROUPS = 64
 
 
 class DistributorMembership:
-    """One distributor's part in keeping the view; `changed` is called with each new one, or with None."""
+    """One distributor's part in keeping the view; `changed` is called with each new one, or `NO_VIEW`."""
 
     def __init__(
         self,
         context: Context,
         config: DistributorConfig,
-        changed: Callable[[View | None], None],
+        changed: Callable[[View], None],
     ) -> None:
-        self.view: View | None = None
+        self.view = NO_VIEW
         self.me = ViewMember(context.contact, context.random.getrandbits(62))
         self._context = context
         self._config = config
@@ -220,7 +225,7 @@ class DistributorMembership:
 
     def suspect(self, peer: PeerId) -> None:
         """The failure detector believes that a member has crashed; of others it says nothing that counts."""
-        if self.view is not None and peer in self.view:
+        if peer in self.view:
             self._suspected[peer] = None
             self._lead_if_due()
 
@@ -231,16 +236,15 @@ class DistributorMembership:
     def leave(self) -> None:
         """Say goodbye: the others make a view without this one."""
         self._leaving = True
-        if self.view is not None:
-            hello = ViewHello(self.view.group, self.view.number, (), self.me.run, True)
-            self._tell(_contacts(self.view), hello)
+        hello = ViewHello(self.view.group, self.view.number, (), self.me.run, True)
+        self._tell(_contacts(self.view), hello)
 
     def tick(self) -> None:
         """Ask, lead and greet again; called every `DistributorConfig.tick` seconds."""
         if self._leaving:
             return
         self._forget_old()
-        if self.view is None:
+        if not self.view:
             hosts = {host.id: host for host in (*self._known.values(), *self._hosts)}
             self._tell(hosts.values(), self._hello())
             self._found_if_due()
@@ -251,11 +255,8 @@ class DistributorMembership:
 
     def _greet(self) -> None:
         """Tell a member the view, which it may have missed, and a stranger, who may be of another group."""
-        view = self.view
-        if view is None:
-            return
-        others = [member for member in _contacts(view) if member.id != self.me.id]
-        strangers = [one for one in self._known.values() if one.id not in view]
+        others = [member for member in _contacts(self.view) if member.id != self.me.id]
+        strangers = [one for one in self._known.values() if one.id not in self.view]
         for group in (others, strangers):
             if group:
                 self._context.send(self._context.random.choice(group), self._hello())
@@ -268,60 +269,41 @@ class DistributorMembership:
     def is_cut_off(self) -> bool:
         """Whether too few members of the view seem to be there to agree on another one: the others are
         suspected, or have come back as new members."""
-        view = self.view
-        return view is not None and not view.has_majority(
-            [member.id for member in view.members if not self._is_out(member.id)]
-        )
+        staying = [one.id for one in self.view.members if not self._is_out(one.id)]
+        return bool(self.view) and not self.view.has_majority(staying)
 
     # What others say.
 
     def receive_hello(self, sender: Contact, hello: ViewHello) -> None:
         if hello.leaving:
             self._asked.pop(sender.id, None)
-            if self.view is not None and self.view.has(sender.id, hello.run):
+            if self.view.has(sender.id, hello.run):
                 self._set_gone(sender)
         elif not hello.number:
             now = self._context.now()
             self._asked[sender.id] = (ViewMember(sender, hello.run), now)
-            is_back = self.view is not None and not self.view.has(sender.id, hello.run)
+            is_back = not self.view.has(sender.id, hello.run)
             if is_back or now - self._installed_at >= LATE_TICKS * self._config.tick:
                 self._set_gone(sender)
-            if self.view is not None:
+            if self.view:
                 self._context.send(sender, self._hello())
         elif 0 < len(hello.members) <= MOST_MEMBERS:
             self._hear(sender, View(hello.group, hello.number, hello.members))
 
-    def receive_prepare(self, sender: Contact, question: Prepare) -> None:
-        agreement = self._agreement_on(sender, question)
-        if agreement is not None:
-            agreement.receive_prepare(sender, question)
-
-    def receive_propose(self, sender: Contact, proposal: Propose) -> None:
-        agreement = self._agreement_on(sender, proposal)
-        if agreement is not None and 0 < len(proposal.members) <= MOST_MEMBERS:
-            agreement.receive_propose(sender, proposal)
-
-    def receive_vote(self, sender: Contact, vote: Vote) -> None:
-        agreement = self._agreement_on(sender, vote)
-        if agreement is not None:
-            agreement.receive_vote(sender, vote)
-
-    def _agreement_on(self, sender: Contact, message: Prepare | Propose | Vote) -> Agreement | None:
+    def receive_ballot(self, sender: Contact, message: BallotMessage) -> None:
         view = self.view
-        if view is None or self._agreement is None or message.group != view.group:
+        if self._agreement is None or message.group != view.group:
             self._tell_if_missed(sender, message.group, message.number - 1)
-            return None
-        if message.number <= view.number:
+        elif message.number <= view.number:
             self._context.send(sender, self._hello())  # it has missed a view
-        if message.number != view.number + 1 or sender.id not in view:
-            return None
-        return self._agreement
+        elif message.number == view.number + 1 and sender.id in view:
+            self._agreement.receive(sender, message)
 
     def _tell_if_missed(self, sender: Contact, group: Group, number: int) -> None:
         """Tell a view to one that has an earlier one, though this distributor is not in it itself."""
         latest = self._latest.get(group)
         if latest is not None and latest.number > number:
-            self._context.send(sender, self._hello_of(latest))
+            self._context.send(sender, self._hello(latest))
 
     def _hear(self, sender: Contact, told: View) -> None:
         """Hear of a view that was agreed on, from any distributor."""
@@ -330,13 +312,12 @@ class DistributorMembership:
         newer = latest is None or told.number > latest.number
         if newer:
             self._latest[told.group] = told
-        if mine is None:
+        if not mine:
             if newer and self._is_in(told):
                 self._install(told)
             else:
-                self._hosts = _contacts(
-                    told
-                )  # not asked at once: each of them answers with its view
+                # Not asked at once: each of them answers with its view.
+                self._hosts = _contacts(told)
                 self._tell_if_missed(sender, told.group, told.number)
         elif told.group < mine.group:
             self._hear_of_stronger(sender, told, mine)
@@ -353,7 +334,7 @@ class DistributorMembership:
         if sender.id not in told:
             self._tell(_contacts(told), self._hello())
             return
-        self._tell(_contacts(mine), self._hello_of(told))
+        self._tell(_contacts(mine), self._hello(told))
         self._let_go()
         self._join(told)
 
@@ -365,7 +346,7 @@ class DistributorMembership:
 
     def _lead_if_due(self) -> None:
         view, agreement = self.view, self._agreement
-        if view is None or agreement is None or self._leaving:
+        if agreement is None or self._leaving:
             return
         staying = [member for member in view.members if not self._is_out(member.id)]
         if not staying or staying[0].id != self.me.id:
@@ -382,7 +363,7 @@ class DistributorMembership:
         fresh = self._context.now() - FRESH_TICKS * self._config.tick
         self._asked = {peer: one for peer, one in self._asked.items() if one[1] >= fresh}
         for group in list(self._latest)[:-MOST_GROUPS]:
-            if self.view is None or group != self.view.group:
+            if group != self.view.group:
                 del self._latest[group]
 
     def _is_out(self, peer: PeerId) -> bool:
@@ -390,10 +371,9 @@ class DistributorMembership:
 
     def _decided(self, members: tuple[ViewMember, ...]) -> None:
         before = self.view
-        assert before is not None
         view = View(before.group, before.number + 1, members)
         everyone = {member.id: member for member in (*_contacts(before), *_contacts(view))}
-        self._tell(everyone.values(), self._hello_of(view))
+        self._tell(everyone.values(), self._hello(view))
         self._latest[view.group] = view
         if self._is_in(view):
             self._install(view)
@@ -415,16 +395,15 @@ class DistributorMembership:
 
     def _let_go(self) -> None:
         """Have no view: this one was left out, or joins another group."""
-        assert self.view is not None
         self._last_group = self.view.group
-        self.view = self._agreement = None
+        self.view, self._agreement = NO_VIEW, None
         self._gone = {}
         self._suspected = {}
         self._alone_since = self._context.now()
-        self._changed(None)
+        self._changed(NO_VIEW)
 
     def _set_gone(self, sender: Contact) -> None:
-        if self.view is not None and sender.id in self.view:
+        if sender.id in self.view:
             self._gone[sender.id] = None
             self._lead_if_due()
 
@@ -449,7 +428,6 @@ class DistributorMembership:
             self._config.reform_after is not None
             and now - self._cut_off_since >= self._config.reform_after
         ):
-            assert self.view is not None
             self._found(self.view.group[0] + 1)
 
     def _found(self, generation: int) -> None:
@@ -461,13 +439,9 @@ class DistributorMembership:
         """Whether this one is a member, and not an earlier run of it."""
         return view.has(self.me.id, self.me.run)
 
-    def _hello(self) -> ViewHello:
-        """What this one says of its view, or that it has none."""
-        if self.view is None:
-            return ViewHello(NO_GROUP, 0, (), self.me.run, False)
-        return self._hello_of(self.view)
-
-    def _hello_of(self, view: View) -> ViewHello:
+    def _hello(self, view: View | None = None) -> ViewHello:
+        """What this one says of a view; of its own, or that it has none, if none is given."""
+        view = view or self.view
         return ViewHello(view.group, view.number, view.members, self.me.run, False)
 
     def _tell(self, contacts: Iterable[Contact], hello: ViewHello) -> None:

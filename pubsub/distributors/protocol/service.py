@@ -21,7 +21,7 @@ from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import ServiceBlock
 from pubsub.distributors.protocol.fanout import Fanout
 from pubsub.distributors.protocol.service_log import ServiceLog
-from pubsub.distributors.protocol.view import View
+from pubsub.distributors.protocol.view import NO_VIEW, View
 from pubsub.reliable.stability import Acknowledged
 
 Key = tuple[str, bytes]
@@ -48,7 +48,7 @@ class Stability:
         """`patience`: seconds for which the claims of one that left the view are kept."""
         self._me = me
         self._patience = patience
-        self._view: View | None = None
+        self._view = NO_VIEW
         self._joined_at: float | None = None
         """When this one came into a view of others, while it may not know of claims that still count."""
         self._others: list[PeerId] = []
@@ -60,14 +60,13 @@ class Stability:
         self._safe: Acknowledged[PeerId, Key] = Acknowledged()
         self._orphans: list[_Orphans] = []
 
-    def change_view(self, view: View | None, now: float) -> None:
+    def change_view(self, view: View, now: float) -> None:
         """Wait for the members of this view from now on."""
-        members = view.members if view is not None else ()
-        if self._view is None and len(members) > 1:
+        if not self._view and len(view.members) > 1:
             self._joined_at = now
         self._view = view
-        self._others = [member.id for member in members if member.id != self._me]
-        runs = {member.id: member.run for member in members}
+        self._others = [member.id for member in view.members if member.id != self._me]
+        runs = {member.id: member.run for member in view.members}
         for peer in [one for one in self._no_gap if runs.get(one) != self._runs.get(one)]:
             self._low.leave(peer)
             self._high.leave(peer)
@@ -113,11 +112,11 @@ class Stability:
     @property
     def has_heard_all(self) -> bool:
         """Whether every member of the view has told something."""
-        return self._view is not None and all(peer in self._no_gap for peer in self._others)
+        return bool(self._view) and all(peer in self._no_gap for peer in self._others)
 
     def stable(self, key: Key, mine: int) -> int:
         """The highest number that every distributor of the view has."""
-        return 0 if self._view is None else self._high.stable(key, self._others, mine)
+        return self._high.stable(key, self._others, mine) if self._view else 0
 
     def releasable(self, key: Key, mine: int) -> int:
         """The highest number that neither a distributor nor another one's subscriber may still need."""

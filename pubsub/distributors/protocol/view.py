@@ -47,6 +47,9 @@ class View:
     members: tuple[ViewMember, ...]
     """No two of them have one id."""
 
+    def __bool__(self) -> bool:
+        return bool(self.members)
+
     def __contains__(self, peer: object) -> bool:
         """Whether a run of this distributor is a member."""
         return any(member.contact.id == peer for member in self.members)
@@ -67,3 +70,7 @@ class View:
         if 2 * count == len(self.members):
             return self.members[0].id in present
         return 2 * count > len(self.members)
+
+
+NO_VIEW = View(NO_GROUP, 0, ())
+"""What a distributor has that is in no view: nobody is in it."""

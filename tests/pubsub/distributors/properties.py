@@ -41,7 +41,7 @@ def views_are_totally_ordered(theatre: Theatre) -> None:
     for one in (*theatre.distributors, *theatre.former):
         latest: dict[object, int] = {}
         for _, view in one.views:
-            if view is None:
+            if not view:
                 continue
             me = one.core.membership.me
             _require(view.has(me.id, me.run), me, "installed a view without itself", view)
@@ -63,7 +63,7 @@ def joins_enter_the_view(theatre: Theatre) -> None:
     for one in up:
         for other in up:
             view = one.core.view
-            seen = view is not None and other.contact.id in view
+            seen = other.contact.id in view
             _require(seen, one.contact, "does not have in its view", other.contact)
 
 
@@ -108,7 +108,7 @@ def what_one_correct_distributor_has_reaches_its_view(theatre: Theatre) -> None:
     that came later need not have it."""
     up = {one.contact.id: one for one in theatre.up(theatre.distributors)}
     left_out = {
-        peer: max([time for time, view in one.views if view is None], default=-1.0)
+        peer: max([time for time, view in one.views if not view], default=-1.0)
         for peer, one in up.items()
     }
     came = {peer: one.views[0][0] for peer, one in up.items() if one.views}

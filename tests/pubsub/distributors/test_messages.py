@@ -108,7 +108,7 @@ def test_whatever_a_peer_sends_a_distributor_stands(
         theatre.stage.context(sender).send(one.contact, message)
     theatre.stage.context(one.contact).send(subscriber.contact, message)
     theatre.run(3.0)
-    assert one.core.view is not None
+    assert one.core.view
 
 
 def test_nobody_publishes_under_anothers_name() -> None:

@@ -42,7 +42,7 @@ def test_figure_6_a_message_is_taken_in_different_views() -> None:
     assert one.core.publish(first)
     theatre.run(2.0)
     old = one.core.view
-    assert old is not None
+    assert old
     assert all((source, 1) in actor.taken for actor in theatre.distributors)
     two.core.receive_spread(one.contact, SpreadBlocks((second,)))
     theatre.crash(one.contact)
@@ -54,7 +54,7 @@ def test_figure_6_a_message_is_taken_in_different_views() -> None:
     assert theatre.settled()
     theatre.run(3.0)
     new = three.core.view
-    assert new is not None
+    assert new
     assert {member.id for member in new.members} == {
         actor.contact.id for actor in (two, three, four_)
     }
@@ -62,7 +62,7 @@ def test_figure_6_a_message_is_taken_in_different_views() -> None:
     assert taken_in[two.contact] == old
     for actor in (three, four_):
         view = taken_in[actor.contact]
-        assert view is not None
+        assert view
         assert view.number > old.number
         assert one.contact.id not in view
 

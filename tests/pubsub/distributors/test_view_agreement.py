@@ -9,7 +9,7 @@ from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Propose, ViewHello
 from pubsub.distributors.protocol.membership import Agreement
-from pubsub.distributors.protocol.view import View, ViewMember
+from pubsub.distributors.protocol.view import NO_VIEW, View, ViewMember
 from tests.pubsub.distributors.properties import (
     failures_leave_the_view,
     joins_enter_the_view,
@@ -46,15 +46,7 @@ class Round:
             context = self.stage.context(member.contact)
             agreement = Agreement(VIEW, context, self.decided.append)
             self.agreements[member] = agreement
-            self.stage.attach(member.contact, self._receiver(agreement))
-
-    def _receiver(self, agreement: Agreement):  # type: ignore[no-untyped-def]
-        handlers = {
-            "Prepare": agreement.receive_prepare,
-            "Propose": agreement.receive_propose,
-            "Vote": agreement.receive_vote,
-        }
-        return lambda sender, message: handlers[type(message).__name__](sender, message)
+            self.stage.attach(member.contact, agreement.receive)
 
 
 def test_the_senior_needs_two_phases_only() -> None:
@@ -110,7 +102,7 @@ def test_the_coordinators_crash_after_telling_one_member_leaves_one_view() -> No
     distributors = [theatre.distributor() for _ in range(4)]
     assert theatre.settled()
     view = distributors[0].core.view
-    assert view is not None
+    assert view
     senior = next(one for one in distributors if one.contact == view.members[0].contact)
     newcomer = theatre.distributor(may_found=False)
     told: list[Contact] = []
@@ -127,7 +119,7 @@ def test_the_coordinators_crash_after_telling_one_member_leaves_one_view() -> No
     assert theatre.settled(30.0)
     views_are_totally_ordered(theatre)
     failures_leave_the_view(theatre)
-    assert newcomer.core.view is not None
+    assert newcomer.core.view
 
 
 @pytest.mark.parametrize("seed", [*range(6), 84])
@@ -162,7 +154,7 @@ def test_a_distributor_that_was_left_out_by_mistake_comes_back() -> None:
     after = one.core.view
     assert after is not None
     assert after.number > before.number
-    assert None in [view for _, view in other.views]
+    assert NO_VIEW in [view for _, view in other.views]
     assert other.contact.id in after
 
 
@@ -190,7 +182,7 @@ def test_one_that_joins_is_taken_in_once(seed: int) -> None:
     theatre.distributor()
     theatre.run(15.0)
     view = first.core.view
-    assert view is not None
+    assert view
     assert (view.number, len(view.members)) == (2, 2)
 
 
@@ -212,7 +204,7 @@ def test_groups_that_were_founded_apart_become_one() -> None:
     distributors = [theatre.distributor() for _ in range(4)]
     theatre.partition([one.contact for one in distributors[:2]])
     theatre.run(8.0)
-    groups = {one.core.view.group for one in distributors if one.core.view is not None}
+    groups = {one.core.view.group for one in distributors if one.core.view}
     assert len(groups) == 2
     theatre.heal()
     assert theatre.settled(30.0)
@@ -224,7 +216,7 @@ def test_those_who_are_cut_off_for_long_go_on_and_come_back() -> None:
     distributors = [theatre.distributor() for _ in range(2)]
     assert theatre.settled()
     view = distributors[0].core.view
-    assert view is not None
+    assert view
     senior, junior = sorted(distributors, key=lambda one: one.contact != view.members[0].contact)
     theatre.crash(senior.contact)
     theatre.run(20.0)
@@ -241,13 +233,13 @@ def test_proposals_of_strangers_and_for_other_views_are_not_voted_on() -> None:
     one = theatre.distributor()
     assert theatre.settled()
     view = one.core.view
-    assert view is not None
+    assert view
     stranger = numbered_contact(99)
     sent: list[object] = []
     theatre.stage.observe(lambda time, a, b, message: sent.append(message))
     for number in (view.number, view.number + 1, view.number + 2):
         proposal = Propose(view.group, number, (9, b"x"), (ViewMember(stranger, 1),))
-        one.core.membership.receive_propose(stranger, proposal)
+        one.core.membership.receive_ballot(stranger, proposal)
     assert not any(type(message).__name__ == "Vote" for message in sent)
     assert one.core.view == view
 

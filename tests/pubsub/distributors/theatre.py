@@ -34,10 +34,10 @@ class DistributorActor:
     contact: Contact
     core: DistributorCore
     watching: Watching
-    views: list[tuple[float, View | None]] = field(default_factory=list)
+    views: list[tuple[float, View]] = field(default_factory=list)
     taken: dict[MessageId, float] = field(default_factory=dict)
     """When each message entered the log."""
-    taken_in: dict[MessageId, View | None] = field(default_factory=dict)
+    taken_in: dict[MessageId, View] = field(default_factory=dict)
     """The view in which that was."""
     taken_for: dict[MessageId, tuple[bytes, ...]] = field(default_factory=dict)
     """The local subscribers at that time."""
@@ -125,7 +125,7 @@ class Theatre:
         def wake() -> None:
             context.call_later(0.001, pump)
 
-        def on_view(view: View | None) -> None:
+        def on_view(view: View) -> None:
             actor.views.append((stage.now, view))
             actor.watching.change_view(view)
 
@@ -152,20 +152,7 @@ class Theatre:
         self.distributors.append(actor)
         for name in services:
             core.create(name)
-        self._attach(
-            contact,
-            {
-                messages.ViewHello: core.membership.receive_hello,
-                messages.Prepare: core.membership.receive_prepare,
-                messages.Propose: core.membership.receive_propose,
-                messages.Vote: core.membership.receive_vote,
-                messages.Digest: core.receive_digest,
-                messages.Want: core.receive_want,
-                messages.SpreadBlocks: core.receive_spread,
-                messages.ClientRequest: core.receive_request,
-                messages.StreamAck: core.receive_received,
-            },
-        )
+        self._attach(contact, core.handlers)
 
         def tick() -> None:
             core.membership.know([one.contact for one in self.distributors])
@@ -286,7 +273,7 @@ class Theatre:
         members = {one.contact.id for one in up}
         views = [one.core.view for one in up]
         first = views[0]
-        return all(view is not None and view == first for view in views) and (
+        return all(view and view == first for view in views) and (
             first is not None and {member.id for member in first.members} == members
         )
 

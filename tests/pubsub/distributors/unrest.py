@@ -53,7 +53,7 @@ class Unrest:
         up = self.theatre.up(self.theatre.distributors)
         who, whom = self.random.choice(up), self.random.choice(up)
         view = who.core.view
-        if view is not None and self.random.random() < 0.5:
+        if view and self.random.random() < 0.5:
             seniors = [one for one in up if one.contact.id == view.members[0].id]
             whom = seniors[0] if seniors else whom
         if who is not whom:

@@ -31,9 +31,9 @@ class Watching:
         self._core = core
         self._watches: dict[PeerId, _Watch] = {}
 
-    def change_view(self, view: View | None) -> None:
+    def change_view(self, view: View) -> None:
         me, before = self._core.membership.me, self._watches
-        members = view.members if view is not None else ()
+        members = view.members
         self._watches = {
             one.id: before.get(one.id, _Watch(one.contact)) for one in members if one.id != me.id
         }
