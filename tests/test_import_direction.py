@@ -45,7 +45,7 @@ CORES = [
     "overlay/wire.py",
     "pubsub/archive/protocol",
     "pubsub/archive/profiles.py",
-    "pubsub/archive/store/log_state.py",
+    "pubsub/archive/store/log_index.py",
     "pubsub/archive/store/segment.py",
     "pubsub/archive/store/registry.py",
     "pubsub/archive/store/retention.py",

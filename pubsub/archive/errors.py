@@ -14,6 +14,10 @@ class ArchiveError(CamcastError):
     """The archive cannot do this, or cannot go on; the text says why."""
 
 
+class StoreError(CamcastError):
+    """The store cannot be read or written; whatever was not synced must be taken for lost."""
+
+
 class DurableUsageError(UsageError):
     """Durable delivery was asked for in a way that cannot work."""
 

@@ -34,7 +34,7 @@ from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.frontier import Frontier, origin_of
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.gaps import EntityGap, with_gap
-from pubsub.archive.store.interface import Holding
+from pubsub.archive.store.store import Holding
 from pubsub.reliable.numbers import Numbers, Span, spans_of
 from pubsub.reliable.runs import RUN_BYTES, Reason, is_source
 from pubsub.topic import Pattern, included

@@ -25,7 +25,7 @@ from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import MARK_BYTES, EntityUpdates, ReplicaInfo, mark_size
 from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.store import Store
 from pubsub.reliable.batches import batches
 
 Update = tuple[str, bytes, bool, bool, Marks, float, float]

@@ -29,7 +29,7 @@ from overlay.context import OneTimer
 from pubsub.archive.protocol.frontier import ComparedFrontier, begin_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Change, ForgetStreams, Note
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.store import Store
 
 if TYPE_CHECKING:
     from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable

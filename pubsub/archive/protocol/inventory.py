@@ -25,7 +25,7 @@ from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.frontier import begin_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Change, Note, StoredEvent
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.store import Store
 from pubsub.reliable.numbers import Numbers, Span
 
 RESENT = "resent/"

@@ -46,8 +46,8 @@ from pubsub.archive.protocol.replica_table import ReplicaTable, is_line
 from pubsub.archive.protocol.replication import Replication
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
-from pubsub.archive.store.interface import Store
 from pubsub.archive.store.retention import Plan, Retention, Scan
+from pubsub.archive.store.store import Store
 from pubsub.event import MOST_EVENTS
 
 LOAD_SECONDS = 5.0

@@ -22,7 +22,7 @@ from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.frontier import STREAM_BYTES, ComparedFrontier, publisher_of
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import StoredEvent
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.store import Store
 from pubsub.camcast.latest import Kept, LatestBlocks, answer_with
 from pubsub.reliable.numbers import Span
 from pubsub.topic import included

@@ -25,7 +25,7 @@ from pubsub.archive.protocol.messages import ReplicaInvoice, Spans, StoredEvents
 from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable, is_line
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import StoredEvent
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.store import Store
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers, Span
 

@@ -43,7 +43,7 @@ from pubsub.archive.protocol.repair import Repair
 from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable, is_line
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import ReplicaStored, StoredEvent
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.store import Store
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Span
 from pubsub.reliable.runs import RUN_BYTES

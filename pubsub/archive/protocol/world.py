@@ -15,7 +15,7 @@ from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import publisher_of
 from pubsub.archive.replay_policy import RECENT_SECONDS, ReplayPolicy
 from pubsub.archive.store.changes import Change
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.store import Store
 from pubsub.event import Block
 from pubsub.reliable.numbers import Span
 from pubsub.rights import Action

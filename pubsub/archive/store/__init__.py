@@ -6,6 +6,7 @@ async with GroupCommit(store) as writer:
 store.events("/soccer", after=0, limit=100)
 """
 
+from pubsub.archive.errors import StoreError
 from pubsub.archive.store.changes import (
     AdvanceSync,
     Catenate,
@@ -25,9 +26,10 @@ from pubsub.archive.store.changes import (
 )
 from pubsub.archive.store.gaps import EntityGap
 from pubsub.archive.store.group_commit import GroupCommit
-from pubsub.archive.store.interface import Damage, Entity, Holding, Store, StoreError
 from pubsub.archive.store.opening import open_store
+from pubsub.archive.store.registry import Entity
 from pubsub.archive.store.retention import Retention, Scan
+from pubsub.archive.store.store import Damage, Holding, Store
 
 __all__ = [
     "AdvanceSync",

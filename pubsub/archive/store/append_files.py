@@ -3,7 +3,7 @@
 A directory has the segments of one log, in order, and a mark. When a segment is full the next one begins with
 a snapshot of everything but the events. Then the segments go of which less than half is left: the rest is
 written again at the end of the log, and the file is removed. Where the events are is in memory, in the tables
-of the SQL stores (`pubsub.archive.store.log_state`); reads of events go to the files.
+of the SQL stores (`pubsub.archive.store.log_index`); reads of events go to the files.
 
 Every record has a checksum (see `pubsub.archive.store.segment`). After a crash the last batch is there whole
 or not at all; a bit that flipped anywhere costs one event, reported by `damage` and left out of reads.
@@ -15,12 +15,12 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from pubsub.archive.errors import StoreError
 from pubsub.archive.store.changes import Change, Reserve, StoredEvent
 from pubsub.archive.store.filesystem import FileSystem
-from pubsub.archive.store.interface import Damage, StoreError
-from pubsub.archive.store.log_state import LogState, recover, survivors
+from pubsub.archive.store.log_index import LogIndex, recover
 from pubsub.archive.store.segment import SUFFIX, EventPlace, Segment, SyncMark
-from pubsub.archive.store.sql_store import SqlStore
+from pubsub.archive.store.store import Damage
 from pubsub.reliable.numbers import Span
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -28,18 +28,16 @@ MAX_BATCH = 65536
 """The most changes in a batch, and the numbers that are skipped after a torn one: it had no more."""
 
 
-class AppendFileStore(SqlStore):
-    """See `pubsub.archive.store.interface.Store` for what is promised."""
+class AppendFileStore(LogIndex):
+    """See `pubsub.archive.store.store` for what is promised."""
 
     def __init__(
         self, files: FileSystem, directory: str, *, segment_bytes: int = SEGMENT_BYTES
     ) -> None:
         self.sync_seconds: float = getattr(files, "sync_seconds", 0.0)
         self.blocking = not hasattr(files, "sync_seconds")
-        self._log = LogState()
         self._directory = directory.rstrip("/") or "/"
-        index = self._log.connection
-        super().__init__(f"in {self._directory}", index, index, (OSError,))
+        super().__init__(f"in {self._directory}")
         self._files = files
         self._segment_bytes = segment_bytes
         self._files_lock = threading.Lock()
@@ -65,9 +63,7 @@ class AppendFileStore(SqlStore):
             segment.number: segment
             for segment in (Segment(self._files, self._directory, name) for name in names)
         }
-        recovery = recover(self._log, list(self._segments.values()), self._mark.batch)
-        self._registry, self._names = self._log.registry, self._log.names
-        self._damaged = self._log.damaged
+        recovery = recover(self, list(self._segments.values()), self._mark.batch)
         self._number = recovery.last_batch
         self._state_damaged = recovery.state_damaged
         # A process that was killed may have left its last batch, or a new file's name, unsynced.
@@ -85,7 +81,7 @@ class AppendFileStore(SqlStore):
 
     def _skip_lost_numbers(self, reason: str) -> None:
         """Never give a number again that the batch at the damaged end of the log may have used."""
-        last = {topic: self._registry.last(topic) for topic in self._registry}
+        last = self.lasts()
         self._tail = [Damage(t, Span(n + 1, n + MAX_BATCH), reason) for t, n in last.items()]
         self._commit([Reserve(topic, number + MAX_BATCH) for topic, number in last.items()])
 
@@ -111,12 +107,8 @@ class AppendFileStore(SqlStore):
                 return
             self._active.sync()
             self._mark.put(self._number)
-            self._settle(self._unsynced)
+            self.settle(self._unsynced)
             self._unsynced = []
-
-    def _settle(self, placed: list[tuple[Change, EventPlace | None]]) -> None:
-        with self._reading_lock, self._lock:
-            self._log.settle(placed)
 
     def close(self) -> None:
         if self._failure is None:
@@ -138,9 +130,7 @@ class AppendFileStore(SqlStore):
             segment = Segment.create(self._files, self._directory, number)
             self._files.sync_directory(self._directory)
             self._segments[number] = segment
-        with self._reading_lock:
-            snapshot = self._log.snapshot()
-        if snapshot:
+        if snapshot := self.snapshot():
             self._number += 1
             self._active.append(self._number, snapshot, snapshot=True)
             self._active.sync()
@@ -153,14 +143,13 @@ class AppendFileStore(SqlStore):
         for number, segment in list(self._segments.items()):
             if segment is self._active or segment.is_damaged:
                 continue
-            if 2 * self._log.live.get(number, 0) < segment.size:
-                with self._reading_lock:
-                    rest = survivors(self._log, segment)
+            if 2 * self.live.get(number, 0) < segment.size:
+                rest = self.survivors(segment)
                 for start in range(0, len(rest), MAX_BATCH):
                     self._number += 1
                     placed = self._active.append(self._number, rest[start : start + MAX_BATCH])
                     self._active.sync()
-                    self._settle(placed)
+                    self.settle(placed)
                 with self._files_lock:
                     del self._segments[number]
                 segment.close()
@@ -190,9 +179,3 @@ class AppendFileStore(SqlStore):
     def damage(self) -> tuple[Damage, ...]:
         state = (Damage("", Span(0, 0), "corrupt"),) if self._state_damaged else ()
         return (*self._tail, *super().damage(), *state)
-
-    def damaged_ids(self, topic: str) -> dict[int, tuple[bytes, ...]]:
-        found = super().damaged_ids(topic)
-        with self._lock:
-            named = self._log.named.get(topic, {})
-            return found | {number: (id,) for number, id in sorted(named.items())}

@@ -18,8 +18,9 @@ from math import inf
 from typing import TypeVar
 
 from overlay.errors import ClosedError
+from pubsub.archive.errors import StoreError
 from pubsub.archive.store.changes import Change
-from pubsub.archive.store.interface import Store, StoreError
+from pubsub.archive.store.store import Store
 
 MAX_BATCH = 512
 """The most changes in a batch: a sync is a small part of its cost then, and the callers of one batch go on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from overlay.errors import UsageError
-from pubsub.archive.store.interface import Store
+from pubsub.archive.store.store import Store
 
 
 def open_store(address: str) -> Store:

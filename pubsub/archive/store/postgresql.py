@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from overlay.errors import UsageError
-from pubsub.archive.store.interface import StoreError
-from pubsub.archive.store.sql_store import SqlStore
+from pubsub.archive.errors import StoreError
 from pubsub.archive.store.sql_tables import EVENT_COLUMNS, SCHEMA
+from pubsub.archive.store.store import Store
 
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('camcast archive ' || current_schema()))"
 _COPY = f"COPY events ({', '.join(EVENT_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
@@ -22,8 +22,8 @@ _TYPES = ("int8", "float8", "int8", "int8", "int8", "int8", "int8", "bytea", "by
 """The types of the event's columns."""
 
 
-class PostgresqlStore(SqlStore):
-    """See `pubsub.archive.store.interface.Store` for what is promised."""
+class PostgresqlStore(Store):
+    """See `pubsub.archive.store.store` for what is promised."""
 
     def __init__(self, address: str) -> None:
         try:

@@ -8,16 +8,13 @@
 
 Every store keeps the rows here and writes them down in its own way. A batch is first applied to a `Pending`,
 which sees the registry through its own changes; `settle` makes them the registry's once they are synced.
-
-`RegistryReads` has the reads of a store that its registry answers, from memory.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from pubsub.archive.store.changes import (
     AdvanceSync,
@@ -35,12 +32,24 @@ from pubsub.archive.store.changes import (
     StoredEvent,
 )
 from pubsub.archive.store.gaps import EntityGap, with_gap
-from pubsub.archive.store.interface import Entity
 
 Kind = Literal["last", "entity", "catenation", "note"]
 Key = str | bytes
 Row = tuple[str, Kind, Key]
 """The topic, the kind and the key of a row."""
+
+
+class Entity(NamedTuple):
+    """A registered entity of a topic."""
+
+    name: str
+    epoch: int
+    """The sequence number of its registration: it is to have what comes after."""
+    sync: int
+    """It has had everything for it up to this number."""
+    profiles: Mapping[str, bytes]
+    gaps: tuple[EntityGap, ...]
+    """What was removed before it had it, and it has not been told of."""
 
 
 class Registry:
@@ -191,36 +200,3 @@ def _entity_changes(topic: str, entity: Entity) -> Iterator[Change]:
     yield AdvanceSync(topic, entity.name, entity.sync)
     if entity.gaps:
         yield Drop(topic, (), entity.gaps)
-
-
-class RegistryReads:
-    """Part of every store: entities, publishers, notes, highest numbers."""
-
-    _registry: Registry
-    _lock: threading.Lock
-
-    def topics(self) -> tuple[str, ...]:
-        with self._lock:
-            return tuple(sorted(self._registry))
-
-    def last_sequence(self, topic: str) -> int:
-        with self._lock:
-            return self._registry.last(topic)
-
-    def entity(self, topic: str, name: str) -> Entity | None:
-        with self._lock:
-            entity: Entity | None = self._registry.get(topic, "entity", name)
-            return entity
-
-    def entities(self, topic: str) -> tuple[Entity, ...]:
-        with self._lock:
-            return tuple(one for _, one in sorted(self._registry.rows(topic, "entity").items()))
-
-    def catenations(self, topic: str) -> dict[bytes, int]:
-        with self._lock:
-            return dict(self._registry.rows(topic, "catenation"))
-
-    def notes(self, topic: str, prefix: str = "") -> dict[str, bytes]:
-        with self._lock:
-            notes = self._registry.rows(topic, "note")
-            return {key: notes[key] for key in sorted(notes) if key.startswith(prefix)}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from overlay.errors import UsageError
-from pubsub.archive.store.interface import Holding, Store
+from pubsub.archive.store.store import Holding, Store
 from pubsub.reliable.numbers import Numbers, Span
 
 _PAGE = 1000

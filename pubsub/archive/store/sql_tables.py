@@ -22,6 +22,7 @@ from zlib import crc32
 
 import msgpack
 
+from pubsub.archive.errors import StoreError
 from pubsub.archive.store.changes import (
     Change,
     Drop,
@@ -31,8 +32,7 @@ from pubsub.archive.store.changes import (
     StoredEvent,
 )
 from pubsub.archive.store.gaps import EntityGap
-from pubsub.archive.store.interface import Entity, StoreError
-from pubsub.archive.store.registry import Pending, Registry
+from pubsub.archive.store.registry import Entity, Pending, Registry
 from pubsub.reliable.numbers import Span
 
 _NUMBERS = struct.Struct(">QQd")

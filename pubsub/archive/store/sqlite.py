@@ -21,9 +21,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pubsub.archive.errors import StoreError
 from pubsub.archive.store.filesystem import lock_file
-from pubsub.archive.store.interface import Damage, StoreError
-from pubsub.archive.store.sql_store import SqlStore
 from pubsub.archive.store.sql_tables import (
     CREATE_EVENTS,
     EVENT_COLUMNS,
@@ -31,6 +30,7 @@ from pubsub.archive.store.sql_tables import (
     SCHEMA,
     Connection,
 )
+from pubsub.archive.store.store import Damage, Store
 from pubsub.reliable.numbers import Span
 
 _LOST = (
@@ -103,8 +103,8 @@ _INSERT = "INSERT INTO events ({}) VALUES ({})".format(
 )
 
 
-class SqliteStore(SqlStore):
-    """See `pubsub.archive.store.interface.Store` for what is promised."""
+class SqliteStore(Store):
+    """See `pubsub.archive.store.store` for what is promised."""
 
     _by_row = " NOT INDEXED"
     _by_id = " INDEXED BY events_by_id"

@@ -189,7 +189,7 @@ def test_a_store_that_acknowledges_before_the_sync_is_caught(
 
 
 def test_a_store_that_keeps_half_a_batch_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub.archive.store.log_state._is_whole", lambda records: True)
+    monkeypatch.setattr("pubsub.archive.store.log_index._is_whole", lambda records: True)
     with pytest.raises(AssertionError, match="power cut at operation"):
         crash_many(20)
 

@@ -20,7 +20,7 @@ from pubsub.archive.store import (
     Scan,
     Store,
 )
-from pubsub.archive.store.interface import Holding
+from pubsub.archive.store.store import Holding
 from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.conftest import Opener
 from tests.pubsub.archive.store.schedules import PUBLISHERS, event

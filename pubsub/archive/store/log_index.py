@@ -1,7 +1,5 @@
 """What the records of an append-only log add up to, in memory.
 
-`survivors` says what must be written again before a segment can be removed.
-
 `recover` reads a log back after a stop, a crash, or worse. Batches are written one after the other, each
 synced before the next begins. So only the last batch of the log can be torn; whatever is wrong before it
 has been synced once and has changed since. The last batch was synced too if the mark beside the log says
@@ -15,15 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from pubsub.archive.store.changes import (
-    Change,
-    Drop,
-    Held,
-    ReplicaStored,
-    StoredEvent,
-)
+from pubsub.archive.store.changes import Change, Drop, Held, ReplicaStored, StoredEvent
 from pubsub.archive.store.registry import Registry
 from pubsub.archive.store.segment import (
     EVENT,
@@ -34,45 +25,44 @@ from pubsub.archive.store.segment import (
     change_in,
     topic_check,
 )
-from pubsub.archive.store.sql_tables import MAX_SEQUENCE, SEQUENCE_BITS, Names, SqlBatch
+from pubsub.archive.store.sql_tables import SqlBatch
 from pubsub.archive.store.sqlite import SqliteConnection, make_tables
+from pubsub.archive.store.store import EVERYTHING, Store
 from pubsub.reliable.numbers import Numbers, Span
 
 
-class LogState:
-    """The registry, an index of the events and of the replicas' tables, and what is damaged.
+class LogIndex(Store):
+    """A store without its files: the registry, an index of the events and of the replicas' tables, and what
+    is damaged.
 
     The index has the tables of the SQL stores, in memory, with each event's place in the files: about 150
     bytes an event, whatever its size."""
 
-    def __init__(self) -> None:
-        self.registry = Registry()
-        self.names = Names()
-        self.connection = SqliteConnection(":memory:", ("PRAGMA journal_mode=OFF",))
-        make_tables(self.connection)
+    def __init__(self, name: str) -> None:
+        connection = SqliteConnection(":memory:", ("PRAGMA journal_mode=OFF",))
+        make_tables(connection)
+        super().__init__(name, connection, connection, (OSError,))
         self.live: dict[int, int] = {}
         """Bytes of each segment's records of events that are in the index."""
-        self.damaged: dict[str, Numbers] = {}
-        """Numbers of events that were stored and cannot be read."""
-        self.named: dict[str, dict[int, bytes]] = {}
+        self._named: dict[str, dict[int, bytes]] = {}
         """The ids of damaged events that are in no index, as far as they are known."""
 
     def settle(self, batch: Iterable[tuple[Change, EventPlace | None]]) -> None:
         """Take a synced batch in."""
-        written = SqlBatch(
-            self.connection, self.registry, self.names, keeps_registry=False, freed=self._free
-        )
-        self.connection.begin()
-        for change, place in batch:
-            if place is None:
-                written.add(change)
-            else:
-                written.add(change, place.packed())
-                self.live[place.segment] = self.live.get(place.segment, 0) + place.length
-        written.finish()
-        self.connection.commit()
-        written.settle()
-        if self.damaged:
+        with self._reading_lock, self._lock:
+            written = SqlBatch(
+                self._writer, self._registry, self._names, keeps_registry=False, freed=self._free
+            )
+            self._writer.begin()
+            for change, place in batch:
+                if place is None:
+                    written.add(change)
+                else:
+                    written.add(change, place.packed())
+                    self.live[place.segment] = self.live.get(place.segment, 0) + place.length
+            written.finish()
+            self._writer.commit()
+            written.settle()
             for topic, span in written.mended:
                 self._mend(topic, span)
 
@@ -80,64 +70,55 @@ class LogState:
         place = EventPlace.unpack(packed)
         self.live[place.segment] -= place.length
 
-    def sequences(self, topic: str, span: Span) -> list[int]:
+    def _numbers(self, topic: str, span: Span) -> list[int]:
         """The numbers of a span whose events are in the index."""
-        return [place & MAX_SEQUENCE for (place,) in self._ask("place", topic, span)]
+        rows = self._ask("SELECT place FROM events WHERE place BETWEEN ? AND ?", topic, span)
+        return sorted(self._sequence(place) for (place,) in rows)
 
-    def places(self, topic: str, span: Span) -> dict[int, EventPlace]:
-        """Where the events of a span are, by their numbers."""
-        rows = self._ask("place, body", topic, span)
-        return {place & MAX_SEQUENCE: EventPlace.unpack(body) for place, body in rows}
-
-    def _ask(self, columns: str, topic: str, span: Span) -> list[tuple[Any, ...]]:
-        number = self.names.topics.get(topic, -1) << SEQUENCE_BITS
-        return self.connection.query(
-            f"SELECT {columns} FROM events WHERE place BETWEEN ? AND ? ORDER BY place",
-            (number | min(span.first, MAX_SEQUENCE), number | min(span.last, MAX_SEQUENCE)),
-        )
-
-    def told(self, topic: str) -> dict[bytes, Numbers]:
+    def _told(self, topic: str) -> dict[bytes, Numbers]:
         """By replica: its numbers of the events in its table."""
         found: dict[bytes, Numbers] = {}
-        for replica, sequence in self.connection.query(
+        for replica, sequence in self._query(
             "SELECT replica, sequence FROM replica_events WHERE topic = ? ORDER BY sequence",
-            (self.names.topics.get(topic, -1),),
+            (self._names.topics.get(topic, -1),),
         ):
             found.setdefault(replica, Numbers(most=None)).add(sequence)
         return found
 
-    def is_told(self, topic: str, replica: bytes, id: bytes, sequence: int) -> bool:
-        """Whether this is a line of a replica's table."""
-        row = "SELECT 1 FROM replica_events WHERE topic = ? AND replica = ? AND sequence = ? AND id = ?"
-        number = self.names.topics.get(topic, -1)
-        return bool(self.connection.query(row, (number, replica, sequence, id)))
-
     # -- damage --
 
-    def spoil(self, topic: str, span: Span) -> None:
-        """The events of a span cannot be read, as far as they are not in the index."""
-        spoilt = self.damaged.setdefault(topic, Numbers(most=None))
+    def spoil(self, topic: str, span: Span, id: bytes = b"") -> None:
+        """The events of a span cannot be read, as far as they are not in the index. `id`: that of the one
+        event, where it is known."""
+        spoilt = self._damaged.setdefault(topic, Numbers(most=None))
         spoilt.add_span(*span)
-        for sequence in self.sequences(topic, span):
+        for sequence in self._numbers(topic, span):
             spoilt.remove(sequence)
+        if id and span.first in spoilt:
+            self._named.setdefault(topic, {})[span.first] = id
         if not spoilt:
-            del self.damaged[topic]
+            del self._damaged[topic]
 
-    def name(self, topic: str, sequence: int, id: bytes) -> None:
-        """The damaged event of this number had this id."""
-        if sequence in self.damaged.get(topic, Numbers()):
-            self.named.setdefault(topic, {})[sequence] = id
+    def note_used(self, topic: str, sequence: int) -> None:
+        """A number must not be given again, though nothing that can be read has it."""
+        last = max(self._registry.last(topic), sequence)
+        self._registry.put(topic, "last", "", last)
+
+    def lasts(self) -> dict[str, int]:
+        """The highest number that was used, by topic."""
+        return {topic: self._registry.last(topic) for topic in self._registry}
 
     def _mend(self, topic: str, span: Span) -> None:
-        if topic not in self.damaged:
-            return
-        self.damaged[topic].remove(*span)
-        named = self.named.get(topic, {})
+        super()._mend(topic, span)
+        named = self._named.get(topic, {})
         for sequence in [one for one in named if span.first <= one <= span.last]:
             del named[sequence]
-        if not self.damaged[topic]:
-            del self.damaged[topic]
-            self.named.pop(topic, None)
+
+    def damaged_ids(self, topic: str) -> dict[int, tuple[bytes, ...]]:
+        found = super().damaged_ids(topic)
+        with self._lock:
+            named = self._named.get(topic, {})
+            return found | {number: (id,) for number, id in sorted(named.items())}
 
     # -- snapshots --
 
@@ -145,16 +126,18 @@ class LogState:
         """Everything but the events themselves and the lines of replicas' tables."""
         held = [
             Held(
-                topic, self._held(topic), tuple((r, n.spans()) for r, n in self.told(topic).items())
+                topic,
+                self._held(topic),
+                tuple((replica, told.spans()) for replica, told in self._told(topic).items()),
             )
-            for topic in sorted({*self.registry, *self.names.topics})
+            for topic in sorted({*self._registry, *self._names.topics})
         ]
-        return [*self.registry.changes(), *held]
+        return [*self._registry.changes(), *held]
 
     def _held(self, topic: str) -> tuple[Span, ...]:
         """What is there, and what is not there and should be."""
-        held = Numbers.of(self.sequences(topic, _EVERYTHING))
-        for span in self.damaged.get(topic, Numbers(most=None)).spans():
+        held = Numbers.of(self._numbers(topic, EVERYTHING))
+        for span in self._damaged.get(topic, Numbers()).spans():
             held.add_span(*span)
         return held.spans()
 
@@ -167,54 +150,51 @@ class LogState:
                 held[change.topic] = change
             else:
                 changes.append((change, None))
-        for topic in list(self.names.topics):
+        for topic in list(self._names.topics):
             self._keep(topic, held.get(topic, Held(topic, (), ())))
-        self.registry = Registry()
+        self._registry = Registry()
         self.settle(changes)
-        self.damaged.clear()
+        self._damaged.clear()
         for topic, one in held.items():
             for span in one.spans:
                 self.spoil(topic, span)
 
     def _keep(self, topic: str, held: Held) -> None:
         spans = Numbers(most=None, spans=held.spans)
-        gone = Numbers.of(one for one in self.sequences(topic, _EVERYTHING) if one not in spans)
+        gone = Numbers.of(one for one in self._numbers(topic, EVERYTHING) if one not in spans)
         self.settle([(Drop(topic, gone.spans()), None)])
         lines = dict(held.lines)
-        for replica, told in self.told(topic).items():
+        for replica, told in self._told(topic).items():
             for span in told.without(Numbers(most=None, spans=lines.get(replica, ()))).spans():
-                self.connection.execute(
+                self._writer.execute(
                     "DELETE FROM replica_events"
                     " WHERE topic = ? AND replica = ? AND sequence BETWEEN ? AND ?",
-                    (self.names.topics[topic], replica, *span),
+                    (self._names.topics[topic], replica, *span),
                 )
 
+    def survivors(self, segment: Segment) -> list[Change]:
+        """The events of a segment that are still there, and the lines of replicas' tables that still hold.
 
-_EVERYTHING = Span(0, MAX_SEQUENCE)
-
-
-def survivors(log: LogState, segment: Segment) -> list[Change]:
-    """The events of a segment that are still there, and the lines of replicas' tables that still hold.
-
-    All other changes are in the snapshot of a later segment."""
-    changes = [(one.offset, change_in(one)) for one in segment.scan() if one.body is not None]
-    numbers: dict[str, list[int]] = {}
-    for _, change in changes:
-        if isinstance(change, StoredEvent):
-            numbers.setdefault(change.topic, []).append(change.sequence)
-    places = {t: log.places(t, Span(min(some), max(some))) for t, some in numbers.items()}
-    rest: list[Change] = []
-    for offset, change in changes:
-        if isinstance(change, StoredEvent):
-            place = places[change.topic].get(change.sequence)
-            if place is not None and place[:2] == (segment.number, offset):
-                rest.append(change)
-        elif isinstance(change, ReplicaStored):
-            topic, replica = change.topic, change.replica
-            lines = tuple(line for line in change.stored if log.is_told(topic, replica, *line))
-            if lines:
-                rest.append(ReplicaStored(topic, replica, lines))
-    return rest
+        All other changes are in the snapshot of a later segment."""
+        rest: list[Change] = []
+        for one in segment.scan():
+            if one.body is None:
+                continue
+            change = change_in(one)
+            if isinstance(change, StoredEvent):
+                span = Span(change.sequence, change.sequence)
+                place = "SELECT body FROM events WHERE place BETWEEN ? AND ?"
+                for (packed,) in self._ask(place, change.topic, span):
+                    if EventPlace.unpack(packed)[:2] == (segment.number, one.offset):
+                        rest.append(change)
+            elif isinstance(change, ReplicaStored):
+                topic, replica = change.topic, change.replica
+                numbers = [sequence for _, sequence in change.stored] or [0]
+                told = self.replica_ids(topic, replica, Span(min(numbers), max(numbers)))
+                lines = tuple(line for line in change.stored if told.get(line[1]) == line[0])
+                if lines:
+                    rest.append(ReplicaStored(topic, replica, lines))
+        return rest
 
 
 TOGETHER = 4096
@@ -225,7 +205,7 @@ TOGETHER = 4096
 class Recovery:
     """What was found in a log when it was opened."""
 
-    state: LogState
+    index: LogIndex
     last_batch: int = 0
     """The highest number of a batch that was, or may have been, synced."""
     tail: str = ""
@@ -241,17 +221,17 @@ class Recovery:
     holes: list[dict[str, int]] = field(default_factory=list)
     """For each stretch of bytes whose headers are gone: `last_seen` before it, as far as not closed yet."""
     unsettled: list[tuple[Change, EventPlace | None]] = field(default_factory=list)
-    """Changes that the state has not taken in yet: many batches are taken in together."""
+    """Changes that the index has not taken in yet: many batches are taken in together."""
 
     def settle(self) -> None:
         changes, self.unsettled = self.unsettled, []
         if changes:
-            self.state.settle(changes)
+            self.index.settle(changes)
 
 
-def recover(state: LogState, segments: list[Segment], synced_batch: int) -> Recovery:
+def recover(index: LogIndex, segments: list[Segment], synced_batch: int) -> Recovery:
     """Read the segments, oldest first, cut a torn batch off the last one, and put the rest together."""
-    recovery = Recovery(state)
+    recovery = Recovery(index)
     scans = [segment.scan() for segment in segments]
     last = max((one.header.batch for scan in scans for one in scan if one.header), default=0)
     if scans and all(one.header is None for one in scans[-1]):
@@ -323,7 +303,7 @@ def _take(recovery: Recovery, segment: Segment, pieces: Sequence[FoundRecord]) -
     changes = [(change_in(one), _place(segment, one)) for one in pieces if one.body is not None]
     if pieces and whole and all(one.header and one.header.kind == SNAPSHOT for one in pieces):
         recovery.settle()
-        recovery.state.restore([change for change, _ in changes])
+        recovery.index.restore([change for change, _ in changes])
         recovery.state_damaged = False
         recovery.holes = []  # the snapshot tells what is missing
         return
@@ -350,11 +330,9 @@ def _note(recovery: Recovery, segment: Segment, one: FoundRecord) -> None:
     topic = recovery.topics.get(one.header.topic_check, "")
     if one.body is None:
         if one.header.kind == EVENT:
-            registry = recovery.state.registry
-            last = max(registry.last(topic), one.header.sequence)  # not to be given again
-            registry.put(topic, "last", "", last)
-            recovery.state.spoil(topic, Span(one.header.sequence, one.header.sequence))
-            recovery.state.name(topic, one.header.sequence, one.header.id)
+            sequence = one.header.sequence
+            recovery.index.note_used(topic, sequence)
+            recovery.index.spoil(topic, Span(sequence, sequence), one.header.id)
         else:
             recovery.state_damaged = True
     if one.header.kind == EVENT:
@@ -368,12 +346,11 @@ def _note(recovery: Recovery, segment: Segment, one: FoundRecord) -> None:
 def _close_holes(recovery: Recovery) -> None:
     """Holes that no later event of a topic has closed reach to the highest number."""
     for hole in recovery.holes:
-        for topic in recovery.state.registry:
+        for topic, last in recovery.index.lasts().items():
             if hole.get(topic, 0) >= 0:
-                last = recovery.state.registry.last(topic)
                 _spoil_between(recovery, topic, hole.get(topic, 0), last + 1)
 
 
 def _spoil_between(recovery: Recovery, topic: str, before: int, after: int) -> None:
     if before + 1 < after:
-        recovery.state.spoil(topic, Span(before + 1, after - 1))
+        recovery.index.spoil(topic, Span(before + 1, after - 1))

@@ -1,16 +1,38 @@
-"""A store in an SQL database: all of it that does not depend on which one."""
+"""A store of an archive: what every kind of it promises, and all that does not depend on the database
+(sections 4.4, 4.5 and 9.2 of the reliable delivery paper).
+
+A store keeps, for each topic: the inventory of events, each with a sequence number; the dissemination table
+(for whom an event is, and who has not had it); the registered entities with their epochs, profiles and sync
+points; the catenation number of each publisher; one table for each other replica, of the numbers that events
+have there.
+
+Changes are written in batches:
+
+    store.write(changes)     # may still be lost
+    store.sync()             # now they survive: a crash of the process, of the machine, a loss of power
+
+A batch survives as a whole or not at all. Reads show what has been synced and nothing else, so that nobody is
+told of a number that a crash could take back. `write` and `sync` come from one thread at a time; reads may
+come from another while they run.
+
+A store that fails while it writes or syncs is of no more use: what the disk has is not known (the kernel may
+have dropped the dirty pages). It raises `StoreError`, then and at every later call that writes or has to
+read the disk; open it anew to go on with what survived. In memory, and so never failing, are topics, amounts,
+highest numbers, entities, catenation numbers, notes and what is known to be damaged.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pubsub.archive.errors import StoreError
 from pubsub.archive.store.changes import Change, StoredEvent
-from pubsub.archive.store.interface import Damage, Holding, StoreError
-from pubsub.archive.store.registry import RegistryReads
+from pubsub.archive.store.registry import Entity
 from pubsub.archive.store.sql_tables import (
     MAX_SEQUENCE,
     SEQUENCE_BITS,
@@ -29,14 +51,46 @@ _make = partial(tuple.__new__, StoredEvent)
 """An event of its fields: half of what a call of the class takes, once for every row that is read."""
 
 
-class SqlStore(RegistryReads):
-    """See `pubsub.archive.store.interface.Store` for what is promised.
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An event of the inventory, without its body."""
+
+    sequence: int
+    time: float
+    size: int
+    """Bytes of its body."""
+    waiting: tuple[str, ...]
+    """The registered entities that it is for and that have not had it."""
+    id: bytes
+    publisher: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Events that were stored and cannot be read any more, to be fetched from a replica.
+
+    Repaired by an event written under the same sequence number, or given up by a `Drop`."""
+
+    topic: str
+    """Empty when it is not known."""
+    span: Span
+    """The numbers that may be among them. From 0 to 0, without a topic: not events but some of the state,
+    such as entities and sync points."""
+    reason: str
+    """`torn`: the last write is not whole, so that nothing of it had been acknowledged, unless the disk lies;
+    `corrupt`: bytes have changed since they were written."""
+
+
+class Store:
+    """Everything below is said of one topic, and of what has been synced.
 
     One connection writes and another one reads, which so sees what has been committed and nothing else. The
     checksum of every event is compared when it is read."""
 
     blocking = True
+    """Calls wait for a disk or a server: keep them off the event loop. False on the virtual disk."""
     sync_seconds = 0.0
+    """How long a sync takes where nothing blocks, in virtual seconds; 0 otherwise."""
     _by_row = ""
     _by_id = ""
     """What makes a query of events read their rows, or the index of ids, where the database can be told."""
@@ -48,8 +102,8 @@ class SqlStore(RegistryReads):
         self._writer = writer
         self._reader = reader
         self._errors = errors
-        self._lock = threading.Lock()
-        self._reading_lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._reading_lock = threading.RLock()
         self._failure: str | None = None
         self._batch: SqlBatch | None = None
         self._damaged: dict[str, Numbers] = {}
@@ -58,6 +112,7 @@ class SqlStore(RegistryReads):
     # -- changing --
 
     def write(self, changes: Sequence[Change]) -> None:
+        """Write a batch, in order. The next batch waits until this one is synced."""
         with self._failing("cannot be written"):
             if self._batch is not None:
                 raise StoreError("a batch was written before the one before it was synced")
@@ -68,6 +123,7 @@ class SqlStore(RegistryReads):
             self._batch.write(changes)
 
     def sync(self) -> None:
+        """Return when the batch is on stable storage, and show it to readers."""
         with self._failing("cannot be synced"):
             if self._batch is None:
                 return
@@ -79,28 +135,66 @@ class SqlStore(RegistryReads):
                 self._batch = None
 
     def close(self) -> None:
+        """Release files and connections; a batch that was not synced may be lost."""
         if self._failure is None:
             self._failure = f"the store {self._name} is closed"
             self._writer.close()
             self._reader.close()
 
+    # -- topics, entities, publishers, notes --
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics of which anything is kept, sorted."""
+        with self._lock:
+            return tuple(sorted(self._registry))
+
+    def last_sequence(self, topic: str) -> int:
+        """The highest number that was ever used; 0 at first. Numbers above it are free."""
+        with self._lock:
+            return self._registry.last(topic)
+
+    def entity(self, topic: str, name: str) -> Entity | None:
+        with self._lock:
+            entity: Entity | None = self._registry.get(topic, "entity", name)
+            return entity
+
+    def entities(self, topic: str) -> tuple[Entity, ...]:
+        """Every registered entity, in the order of their names."""
+        with self._lock:
+            return tuple(one for _, one in sorted(self._registry.rows(topic, "entity").items()))
+
+    def catenations(self, topic: str) -> dict[bytes, int]:
+        with self._lock:
+            return dict(self._registry.rows(topic, "catenation"))
+
+    def notes(self, topic: str, prefix: str = "") -> dict[str, bytes]:
+        """The notes whose keys begin with `prefix`, in order of their keys."""
+        with self._lock:
+            notes = self._registry.rows(topic, "note")
+            return {key: notes[key] for key in sorted(notes) if key.startswith(prefix)}
+
     # -- the inventory --
 
     def first_sequence(self, topic: str) -> int:
+        """The lowest number of an event that is still there; `last_sequence + 1` when there is none."""
         rows = self._ask("SELECT min(place) FROM events WHERE place BETWEEN ? AND ?", topic)
         return self._sequence(rows[0][0]) if rows[0][0] else self.last_sequence(topic) + 1
 
     def count(self, topic: str) -> int:
+        """How many events are there."""
         with self._lock:
             return self._names.amounts.get(topic, (0, 0))[0]
 
     def size(self, topic: str) -> int:
+        """How many bytes their bodies have together."""
         with self._lock:
             return self._names.amounts.get(topic, (0, 0))[1]
 
     def events(
         self, topic: str, after: int, limit: int, max_bytes: int | None = None
     ) -> list[StoredEvent]:
+        """The next events above `after`, in order, at most `limit`, and no more than `max_bytes` of
+        bodies after the first. Damaged ones are left out and reported by `damage`."""
         above = Span(after + 1, MAX_SEQUENCE)
         if max_bytes is None:
             return self._events(topic, above, "ORDER BY place LIMIT ?", limit)
@@ -114,12 +208,14 @@ class SqlStore(RegistryReads):
         return self._events(topic, Span(after + 1, last), "ORDER BY place") if last else []
 
     def read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
+        """These events, as far as they are there and undamaged, in order of their numbers."""
         spans = Numbers.of(sorted(set(sequences))).spans()
         return [one for span in spans for one in self._events(topic, span, "ORDER BY place")]
 
     def sequences(self, topic: str, ids: Iterable[bytes]) -> dict[bytes, int]:
+        """The sequence numbers of these events, as far as they are there."""
         statement = "SELECT place FROM events WHERE place BETWEEN ? AND ? AND id = ?"
-        asked = ((id, self._ask(statement, topic, _ALL, id)) for id in ids)
+        asked = ((id, self._ask(statement, topic, EVERYTHING, id)) for id in ids)
         return {id: self._one_of(topic, id, rows) for id, rows in asked if rows}
 
     def _one_of(self, topic: str, id: bytes, rows: list[tuple[Any, ...]]) -> int:
@@ -132,10 +228,13 @@ class SqlStore(RegistryReads):
     def by_catenation(
         self, topic: str, publisher: bytes, span: Span, limit: int | None = None
     ) -> list[StoredEvent]:
+        """A publisher's events in this span of its catenation numbers, in order of these: the first `limit`
+        of them, if that is given. Damaged ones among them are left out; one that is there under two sequence
+        numbers, as after a repair, comes once."""
         stream = self._names.streams.get((self._names.topics.get(topic, -1), publisher), -1)
         found = self._events(
             topic,
-            _ALL,
+            EVERYTHING,
             "AND stream = ? AND catenation BETWEEN ? AND ? ORDER BY catenation, place LIMIT ?",
             stream,
             *span,
@@ -144,6 +243,8 @@ class SqlStore(RegistryReads):
         return list({event.catenation: event for event in found}.values())
 
     def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:
+        """By publisher: the lowest catenation number of its events that are there under a sequence number
+        above this one. Above 0: of all publishers of which an event is there."""
         rows = self._ask(
             "SELECT stream, min(catenation) FROM events WHERE place BETWEEN ? AND ? GROUP BY stream",
             topic,
@@ -154,6 +255,8 @@ class SqlStore(RegistryReads):
             return {publishers[stream]: first for stream, first in rows if stream in publishers}
 
     def first_beyond(self, topic: str, marks: Mapping[bytes, int]) -> int:
+        """The lowest number of an event whose catenation number is above its publisher's among `marks`, where
+        it is 0 for others; `last_sequence + 1` if there is none."""
         lasts = self._ask(
             "SELECT stream, max(catenation) FROM events WHERE place BETWEEN ? AND ? GROUP BY stream",
             topic,
@@ -165,7 +268,7 @@ class SqlStore(RegistryReads):
         with self._lock:
             publishers = dict(self._names.publishers)
         places = [
-            self._ask(statement, topic, _ALL, stream, mark)[0][0]
+            self._ask(statement, topic, EVERYTHING, stream, mark)[0][0]
             for stream, last in lasts
             if last > (mark := marks.get(publishers.get(stream, b""), 0))
         ]
@@ -173,11 +276,13 @@ class SqlStore(RegistryReads):
         return min(found, default=self.last_sequence(topic) + 1)
 
     def publishers_of(self, topic: str, runs: Iterable[bytes]) -> dict[bytes, bytes]:
+        """By run: the publisher of one of its events that are there. The ids of events begin with their
+        run."""
         statement = (
             "SELECT stream FROM events WHERE place BETWEEN ? AND ? AND id BETWEEN ? AND ? LIMIT 1"
         )
         last = b"\xff" * NUMBER_BYTES
-        asked = {run: self._ask(statement, topic, _ALL, run, run + last) for run in runs}
+        asked = {run: self._ask(statement, topic, EVERYTHING, run, run + last) for run in runs}
         with self._lock:
             publishers = self._names.publishers
             return {
@@ -187,10 +292,11 @@ class SqlStore(RegistryReads):
             }
 
     def since(self, topic: str, time: float) -> int:
+        """The lowest number of an event archived at `time` or later; `last_sequence + 1` if there is none."""
         rows = self._ask(
             "SELECT place FROM events WHERE place BETWEEN ? AND ? AND time >= ? ORDER BY place LIMIT 1",
             topic,
-            _ALL,
+            EVERYTHING,
             time,
         )
         return self._sequence(rows[0][0]) if rows else self.last_sequence(topic) + 1
@@ -198,6 +304,7 @@ class SqlStore(RegistryReads):
     # -- the dissemination table --
 
     def holdings(self, topic: str, after: int, limit: int) -> list[Holding]:
+        """The next events above `after`, who waits for each, without reading bodies."""
         rows = self._ask(
             "SELECT place, time, size, audience, id, stream FROM events WHERE place BETWEEN ? AND ?"
             " ORDER BY place LIMIT ?",
@@ -223,6 +330,7 @@ class SqlStore(RegistryReads):
     # -- tables of other replicas --
 
     def replica_ids(self, topic: str, replica: bytes, span: Span) -> dict[int, bytes]:
+        """The events that have these numbers at a replica, in order, as far as it told."""
         rows = self._query(
             "SELECT sequence, id FROM replica_events WHERE topic = ? AND replica = ?"
             " AND sequence BETWEEN ? AND ? ORDER BY sequence",
@@ -233,6 +341,7 @@ class SqlStore(RegistryReads):
     # -- damage --
 
     def damage(self) -> tuple[Damage, ...]:
+        """What was found damaged so far, at opening or in reading, and has not been repaired or dropped."""
         with self._lock:
             return tuple(
                 Damage(topic, span, "corrupt")
@@ -241,6 +350,8 @@ class SqlStore(RegistryReads):
             )
 
     def damaged_ids(self, topic: str) -> dict[int, tuple[bytes, ...]]:
+        """The ids that damaged events had, by sequence number, as far as they are known. An event has several
+        where the damage may be in the id itself: one of them is right."""
         with self._lock:
             spoilt = list(self._damaged.get(topic, ()))
         in_row = f"SELECT id FROM events{self._by_row} WHERE place BETWEEN ? AND ?"
@@ -256,6 +367,7 @@ class SqlStore(RegistryReads):
         return found
 
     def verify(self) -> tuple[Damage, ...]:
+        """Read everything back, compare checksums, and return `damage()`."""
         for topic in self.topics():
             after = 0
             while page := self.holdings(topic, after, _PAGE):
@@ -303,7 +415,7 @@ class SqlStore(RegistryReads):
     ) -> list[tuple[Any, ...]]:
         """A query whose first two values are the places of a span of the topic."""
         number = self._names.topics.get(topic, -1) << SEQUENCE_BITS
-        first, last = span or _ALL
+        first, last = span or EVERYTHING
         places = (number | min(first, MAX_SEQUENCE), number | min(last, MAX_SEQUENCE))
         return self._query(statement, (*places, *values))
 
@@ -327,4 +439,4 @@ class SqlStore(RegistryReads):
             raise StoreError(self._failure) from None
 
 
-_ALL = Span(0, MAX_SEQUENCE)
+EVERYTHING = Span(0, MAX_SEQUENCE)
