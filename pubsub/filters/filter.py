@@ -120,9 +120,9 @@ def compile_expression(node: Expression) -> Evaluator:
         case syntax.Not(operand):
             return _not(compile_expression(operand))
         case syntax.All(items):
-            return _all([compile_expression(item) for item in items])
+            return _joined([compile_expression(item) for item in items], False)
         case syntax.Any(items):
-            return _any([compile_expression(item) for item in items])
+            return _joined([compile_expression(item) for item in items], True)
         case _:
             assert_never(node)
 
@@ -327,28 +327,16 @@ def _not(operand: Evaluator) -> Evaluator:
     return value
 
 
-def _all(items: list[Evaluator]) -> Evaluator:
+def _joined(items: list[Evaluator], deciding: bool) -> Evaluator:
+    """AND, which one false condition decides, or OR, which one true condition does."""
+
     def value(data: Any, budget: FilterBudget) -> Any:
-        result: bool | None = True
+        result: bool | None = not deciding
         for item in items:
             condition = item(data, budget)
-            if condition is False:
-                return False
-            if condition is not True:
-                result = None
-        return result
-
-    return value
-
-
-def _any(items: list[Evaluator]) -> Evaluator:
-    def value(data: Any, budget: FilterBudget) -> Any:
-        result: bool | None = False
-        for item in items:
-            condition = item(data, budget)
-            if condition is True:
-                return True
-            if condition is not False:
+            if condition is deciding:
+                return deciding
+            if condition is not (not deciding):
                 result = None
         return result
 

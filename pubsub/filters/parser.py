@@ -21,7 +21,10 @@ comparator  := "=" | "<>" | "!=" | "<" | "<=" | ">" | ">="
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, cast
 
 from pubsub.filters import syntax
@@ -50,9 +53,16 @@ Kind = Literal["keyword", "name", "number", "text", "bytes", "symbol", "end"]
 KEYWORDS = frozenset(
     ["AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"]
 )
-_SYMBOLS = ("<=", ">=", "<>", "!=", "=", "<", ">", "+", "-", "*", "/", "%")
-_MARKS = ("(", ")", ",", ".", "[", "]", "$")
-_DIGITS = frozenset("0123456789")
+_WORD = re.compile(r"\w+")
+_PAIRS = re.compile(r"(?:[0-9a-fA-F]{2})*")
+_TOKEN = re.compile(
+    r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]*)?)"
+    r"|(?P<bytes>[xX]'(?:[^']|'')*+')"
+    r"|(?P<text>'(?:[^']|'')*+')"
+    r'|(?P<name>"(?:[^"]|"")*+")'
+    r"|(?P<word>\w+)"
+    r"|(?P<symbol><=|>=|<>|!=|[-=<>+*/%(),.\[\]$])"
+)
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -78,22 +88,26 @@ class _Parser:
     # Conditions.
 
     def _condition(self) -> Expression:
-        items = [self._all()]
-        while self._took("keyword", "OR"):
-            items.append(self._all())
-        if len(items) == 1:
-            return items[0]
-        self._count()
-        return syntax.Any(_flat(syntax.Any, items))
+        return self._joined("OR", syntax.Any, self._all)
 
     def _all(self) -> Expression:
-        items = [self._negation()]
-        while self._took("keyword", "AND"):
-            items.append(self._negation())
+        return self._joined("AND", syntax.All, self._negation)
+
+    def _joined(
+        self,
+        word: str,
+        kind: type[syntax.Any] | type[syntax.All],
+        part: Callable[[], Expression],
+    ) -> Expression:
+        items = [part()]
+        while self._took("keyword", word):
+            items.append(part())
         if len(items) == 1:
             return items[0]
         self._count()
-        return syntax.All(_flat(syntax.All, items))
+        # Those that were the same kind in parentheses are not nested.
+        nested = ((item.items if isinstance(item, kind) else (item,)) for item in items)
+        return kind(tuple(chain.from_iterable(nested)))
 
     def _negation(self) -> Expression:
         if not self._took("keyword", "NOT"):
@@ -273,19 +287,6 @@ class _Parser:
             )
 
 
-def _flat(
-    kind: type[syntax.Any] | type[syntax.All], items: list[Expression]
-) -> tuple[Expression, ...]:
-    """The items, with the items of those that were the same kind in parentheses in their place."""
-    flat: list[Expression] = []
-    for item in items:
-        if isinstance(item, kind):
-            flat += item.items
-        else:
-            flat.append(item)
-    return tuple(flat)
-
-
 @dataclass(frozen=True, slots=True)
 class Token:
     kind: Kind
@@ -314,106 +315,67 @@ def tokenize(text: str) -> list[Token]:
 
 def is_plain_name(name: str) -> bool:
     """Whether the name can be written without quotes."""
-    return bool(name) and _word_end(name, 0) == len(name) and not _is_keyword(name)
-
-
-def _token(text: str, place: int) -> tuple[Token, int]:
-    """The token that begins at `place`, and where it ends."""
-    char = text[place]
-    if char in _DIGITS or (char == "." and text[place + 1 : place + 2] in _DIGITS):
-        return _number(text, place)
-    if char == "'":
-        value, end = _quoted(text, place, "the text")
-        return Token("text", value, place), end
-    if char in "xX" and text[place + 1 : place + 2] == "'":
-        return _bytes(text, place)
-    if char == '"':
-        value, end = _quoted(text, place, "the name")
-        return Token("name", value, place), end
-    end = _word_end(text, place)
-    if end > place:
-        word = text[place:end]
-        if _is_keyword(word):
-            return Token("keyword", word.upper(), place), end
-        return Token("name", word, place), end
-    for symbol in (*_SYMBOLS, *_MARKS):
-        if text.startswith(symbol, place):
-            return Token("symbol", symbol, place), place + len(symbol)
-    raise FilterError(f"{char!r} means nothing here", text, place)
+    is_word = _WORD.fullmatch(name) is not None and _begins_word(name[0])
+    return is_word and not _is_keyword(name)
 
 
 def _is_keyword(word: str) -> bool:
     return word.isascii() and word.upper() in KEYWORDS
 
 
-def _word_end(text: str, place: int) -> int:
-    """Where the word at `place` ends; `place` when there is none."""
-    end = place
-    while end < len(text) and (
-        text[end] == "_" or text[end].isalpha() or (end > place and text[end].isalnum())
-    ):
-        end += 1
-    return end
+def _begins_word(character: str) -> bool:
+    return character == "_" or character.isalpha()
 
 
-def _quoted(text: str, place: int, what: str) -> tuple[str, int]:
-    """What stands in quotes at `place`, and where it ends."""
-    quote = text[place]
-    parts: list[str] = []
-    begin = place + 1
-    while True:
-        end = text.find(quote, begin)
-        if end < 0:
-            raise FilterError(f"{what} that begins here has no end", text, place)
-        parts.append(text[begin:end])
-        if text[end + 1 : end + 2] != quote:
-            break
-        begin = end + 2
-    value = quote.join(parts)
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise FilterError(
-                f"{what} holds characters that UTF-8 cannot carry", text, place
-            ) from None
-    return value, end + 1
+def _token(text: str, place: int) -> tuple[Token, int]:
+    """The token that begins at `place`, and where it ends."""
+    found = _TOKEN.match(text, place)
+    if found is None or (found.lastgroup == "word" and not _begins_word(text[place])):
+        what = {"'": "the text", '"': "the name"}.get(text[place])
+        why = f"{text[place]!r} means nothing here"
+        raise FilterError(f"{what} that begins here has no end" if what else why, text, place)
+    written, end = found[0], found.end()
+    match found.lastgroup:
+        case "number":
+            return Token("number", _number(text, place, end), place), end
+        case "bytes":
+            return Token("bytes", _bytes(text, place, written[2:-1]), place), end
+        case "text" | "name" as kind:
+            return Token(kind, _unquoted(text, place, written), place), end
+        case "word":
+            if _is_keyword(written):
+                return Token("keyword", written.upper(), place), end
+            return Token("name", written, place), end
+        case _:
+            return Token("symbol", written, place), end
 
 
-def _bytes(text: str, place: int) -> tuple[Token, int]:
-    digits, end = _quoted(text, place + 1, "the bytes")
+def _unquoted(text: str, place: int, written: str) -> str:
+    value = written[1:-1].replace(written[0] * 2, written[0])
     try:
-        if not digits.isalnum() and digits:
-            raise ValueError
-        value = bytes.fromhex(digits)
-    except ValueError:
+        value.encode()
+    except UnicodeEncodeError:
+        raise FilterError(
+            "what begins here holds characters that UTF-8 cannot carry", text, place
+        ) from None
+    return value
+
+
+def _bytes(text: str, place: int, digits: str) -> bytes:
+    if not _PAIRS.fullmatch(digits):
         raise FilterError(
             "bytes are written as pairs of hexadecimal digits, as in X'00ff'", text, place
-        ) from None
-    return Token("bytes", value, place), end
+        )
+    return bytes.fromhex(digits)
 
 
-def _number(text: str, place: int) -> tuple[Token, int]:
-    end = _digits_end(text, place)
-    whole = True
-    if text[end : end + 1] == ".":
-        whole = False
-        end = _digits_end(text, end + 1)
-    if text[end : end + 1] in ("e", "E"):
-        whole = False
-        begin = end + 2 if text[end + 1 : end + 2] in ("+", "-") else end + 1
-        end = _digits_end(text, begin)
-        if end == begin:
-            raise FilterError("the number's exponent has no digits", text, place)
-    if _word_end(text, end) > end:
+def _number(text: str, place: int, end: int) -> int | float:
+    written = text[place:end]
+    if written[-1] in "eE+-":
+        raise FilterError("the number's exponent has no digits", text, place)
+    if end < len(text) and _begins_word(text[end]):
         raise FilterError("a number ends where a name begins; put a space between", text, place)
-    value: int | float = int(text[place:end]) if whole else float(text[place:end])
-    if value > INTEGER_LIMIT if whole else value == float("inf"):
+    value: int | float = int(written) if written.isdigit() else float(written)
+    if value > INTEGER_LIMIT if isinstance(value, int) else value == float("inf"):
         raise FilterError("the number is too large", text, place)
-    return Token("number", value, place), end
-
-
-def _digits_end(text: str, place: int) -> int:
-    while place < len(text) and text[place] in _DIGITS:
-        place += 1
-    return place
+    return value
