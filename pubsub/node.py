@@ -372,7 +372,8 @@ class Node:
 
     async def request(self, name: str, data: Any = None, *, timeout: float = 5.0) -> Any:
         """The reply of one of the nodes that serve the name (see `pubsub.requests`); `NoReply` when none has
-        replied within `timeout` seconds, `RequestFailed` when the server says that it cannot."""
+        replied within `timeout` seconds, `RequestFailed` when the server says that it cannot. `data` is what
+        `publish` takes."""
         self.check_right(Action.PUBLISH, Topic.of(name).name)
         return await self._start_requests().request(Topic.of(name).name, data, timeout)
 
@@ -492,11 +493,12 @@ class Node:
         upward: float | None = None,
         dissemination: DisseminationKind | None = None,
     ) -> list[Receipt]:
-        """Publish an event for each of the data, in their order; the options are those of `publish`.
+        """Publish an event for each of the data, in their order; the options are as for `publish`.
 
         The events leave in as few blocks as they fit, and publishing is paced like anything else. With
         `wait="acked"` or "safe" it returns when this is so of all events; "safe" is what `durable` ones wait
-        for unless told otherwise. `deadline`: seconds for all of them together."""
+        for unless told otherwise. `deadline`: seconds for all of them together. When one of the data cannot
+        travel, those before it may have been published."""
         options = Options(wait, durable, copies, deadline, upward, dissemination)
         if durable:
             return await self._open_publications().publish_many_durable(topic, data, options)

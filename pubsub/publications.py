@@ -19,7 +19,7 @@ from pubsub.data import DATA_LIMIT, pack_data
 from pubsub.event import LAST_NUMBER, RUN_BYTES, Head
 from pubsub.publishing import EVENTS_A_BLOCK, Outlet, Receipt
 from pubsub.reliable.batches import batches
-from pubsub.reliable.receipts import Budget, Wait
+from pubsub.reliable.receipts import Budget, Wait, check_seconds
 from pubsub.sending import EventLink
 from pubsub.topic import Topic
 
@@ -58,8 +58,8 @@ class Options(NamedTuple):
             raise UsageError(f'dissemination is "eager" or "lazy", not {self.dissemination!r}')
         if self.copies is not None and not self.durable:
             raise UsageError("copies goes with durable=True: no archive is sent this event")
-        if self.deadline is not None and not self.deadline > 0:
-            raise UsageError(f"deadline is seconds, more than 0, not {self.deadline!r}")
+        if self.deadline is not None:
+            check_seconds("deadline", self.deadline)
 
     @property
     def until(self) -> Wait:

@@ -29,6 +29,8 @@ from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.membership.interface import TopicDirectory
 from overlay.metrics import Metrics
 from overlay.wire import Data, message
+from pubsub.data import pack_data
+from pubsub.reliable.receipts import check_seconds
 from pubsub.rights import Action, Holder
 
 MOST_SERVERS = 16
@@ -257,13 +259,15 @@ class Request:
         return self._question.id
 
     async def reply(self, data: Any = None) -> None:
-        """Answer; only the first answer to a request counts."""
+        """Answer; only the first answer to a request counts. `DataError` for data that cannot travel."""
+        pack_data(data)
         self._send(Answer(self.id, data, "", False))
 
     async def fail(self, problem: str) -> None:
         """Say that the request cannot be served: the requester gets `RequestFailed` with this text."""
-        if not problem:
+        if not problem or not isinstance(problem, str):
             raise UsageError("say in a sentence why the request cannot be served")
+        pack_data(problem)
         self._send(Answer(self.id, NOTHING, problem, False))
 
     def _send(self, answer: Answer) -> None:
@@ -372,8 +376,8 @@ class Requests:
         self, kind: type[Asked] | type[AskedAll], name: str, data: Any, timeout: float
     ) -> Any:
         """What the question is done with."""
-        if not timeout > 0:
-            raise UsageError(f"timeout is seconds, more than 0, not {timeout!r}")
+        check_seconds("timeout", timeout)
+        pack_data(data)  # what cannot travel is told the caller, and not taken for silence
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         question = Question(name, self._context.random.randbytes(16), data)
 

@@ -34,8 +34,14 @@ def check_wait(wait: str, deadline: float | None = None, *, most: Wait = "safe")
     if wait not in allowed:
         words = ", ".join(f'"{word}"' for word in allowed)
         raise UsageError(f"wait is one of {words} here, not {wait!r}")
-    if deadline is not None and not deadline > 0:
-        raise UsageError(f"deadline={deadline} must be more than 0 seconds")
+    if deadline is not None:
+        check_seconds("deadline", deadline)
+
+
+def check_seconds(name: str, seconds: object) -> None:
+    """`UsageError` unless the argument of this name is a number of seconds that can pass."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+        raise UsageError(f"{name} is seconds, more than 0, not {seconds!r}")
 
 
 class Budget:

@@ -58,6 +58,7 @@ def test_what_names_no_topic_is_refused_by_name(topic: Any) -> None:
         ({"durable": "x", "ordr": "fifo"}, "there is no option 'ordr'"),
         ({"durable": "x", "order": "fifo"}, "order does not go with durable"),
         ({"durable": "x", "queue": 7}, "queue does not go with durable"),
+        ({"durable": 5}, "durable=5 is not a valid name"),
         ({"queue": True}, "queue is a number of events"),
         ({"queue": 2.0}, "queue is a number of events"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from overlay.errors import UsageError
 from overlay.virtual import Latency, Network
 from pubsub import Node, NoReply, RequestFailed
+from pubsub.data import DataError
 from pubsub.requests import Serving
 
 
@@ -210,10 +211,36 @@ def test_bad_input_is_one_sentence() -> None:
                 await node.request("a")
             with pytest.raises(UsageError, match="timeout"):
                 await node.request_all("/a", timeout=0)
+            for wrong in (None, "5", float("nan")):
+                with pytest.raises(UsageError, match="timeout is seconds, more than 0"):
+                    await node.request("/a", timeout=wrong)  # type: ignore[arg-type]
             async with node.serve("/a") as serving:
                 pass
             with pytest.raises(UsageError, match=r"has ended: call node\.serve once more"):
                 async for _ in serving:
                     pass
+
+    Network(1).run(main())
+
+
+@pytest.mark.parametrize("data", [object(), 2**70, {1, 2}, "\ud800", b"x" * 2**21])
+def test_what_cannot_travel_is_told_who_asks_and_who_replies(data: Any) -> None:
+    async def serve_badly(serving: Serving) -> None:
+        async for request in serving:
+            with pytest.raises(DataError):
+                await request.reply(data)
+            with pytest.raises(UsageError, match="in a sentence"):
+                await request.fail(5)  # type: ignore[arg-type]
+            await request.fail("cannot say it")
+
+    async def main() -> None:
+        async with Node() as node, node.serve("/a") as serving:
+            task = asyncio.create_task(serve_badly(serving))
+            for ask in (node.request, node.request_all):
+                with pytest.raises(DataError):
+                    await ask("/a", data)
+            with pytest.raises(RequestFailed, match="cannot say it"):
+                await node.request("/a", 1)
+            task.cancel()
 
     Network(1).run(main())

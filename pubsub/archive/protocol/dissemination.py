@@ -42,9 +42,11 @@ from pubsub.topic import Pattern, included
 MOST_NAME_BYTES = 255
 
 
-def is_entity_name(name: str) -> bool:
+def is_entity_name(name: object) -> bool:
     """Whether every store can keep it as text: PostgreSQL takes no NUL, for one."""
-    return name.isprintable() and 0 < len(name.encode()) <= MOST_NAME_BYTES
+    return (
+        isinstance(name, str) and name.isprintable() and 0 < len(name.encode()) <= MOST_NAME_BYTES
+    )
 
 
 EVERYTHING = Profile()

@@ -24,7 +24,7 @@ def test_words_that_are_not_on_the_ladder_and_deadlines_without_sense_are_refuse
     check_wait("acked", 3.0, most="acked")
     with pytest.raises(UsageError, match='wait is one of "sent", "acked" here'):
         check_wait("safe", most="acked")
-    with pytest.raises(UsageError, match="deadline=0"):
+    with pytest.raises(UsageError, match="deadline is seconds, more than 0, not 0"):
         check_wait("sent", 0)
 
 
