@@ -9,6 +9,10 @@ disk: what was archived under a key that all have forgotten is lost.
 A publisher takes a new key after `KEY_SECONDS`, and with the first event after it heard that any right was
 taken back: who lost the right cannot ask for that key. What was sealed before remains readable to those who
 had the key by then.
+
+A reader waits for a key that it lacks, and what is behind that event waits too. So that nobody holds readers
+up by naming keys that do not exist, they wait half as long for each further key of the publisher, and not
+at all for one that could not be had a moment ago: 20 s for all keys of one publisher in `FORGOTTEN_SECONDS`.
 """
 
 from __future__ import annotations
@@ -36,12 +40,17 @@ MOST_KEYS = 4096
 """Keys that a node knows; the one that was not used for longest goes."""
 
 MOST_WANTED = 256
-"""Keys that are being asked for."""
+OF_ONE_PUBLISHER = 16
+"""Keys that are being asked for; and those among them that events of one publisher name."""
 
 ASKED_AT_ONCE = 3
 AGAIN_SECONDS = 0.5
 GIVE_UP_SECONDS = 10.0
 """A key that nobody gives for this long cannot be had."""
+
+MOST_LOST = 1024
+FORGOTTEN_SECONDS = 600.0
+"""Keys that could not be had are remembered for this long, and at most `MOST_LOST` of them."""
 
 _KEY_BYTES, _NAME_BYTES, _NONCE_BYTES = 32, 16, 12
 _NAME, _SEALED = "camcast.key", "camcast.sealed"
@@ -103,6 +112,8 @@ class Secrets:
         self._own: OrderedDict[str, _OwnKey] = OrderedDict()
         self._known: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
         self._wanted: dict[tuple[str, bytes], _Wanted] = {}
+        self._lost: OrderedDict[tuple[str, bytes], tuple[PeerId, float]] = OrderedDict()
+        """Keys that could not be had, who named them, and when they were given up."""
         self._keys = metrics.family(
             "secret_keys", "what", "Keys of encrypted topics: what became of them"
         )
@@ -141,22 +152,39 @@ class Secrets:
         return unpack_data(packed)
 
     def want(self, topic: str, publisher: PeerId, data: Any, done: Callable[[], None]) -> None:
-        """Call `done` once the key of sealed data has come, or is given up."""
+        """Call `done` once the key of sealed data has come, or is not waited for any longer."""
         name = _name_in(data)
         if name is None or (topic, name) in self._known:
             done()
             return
         wanted = self._wanted.get((topic, name))
         if wanted is None:
-            if len(self._wanted) >= MOST_WANTED:
+            of_publisher = sum(other.publisher == publisher for other in self._wanted.values())
+            if len(self._wanted) >= MOST_WANTED or of_publisher >= OF_ONE_PUBLISHER:
                 self._keys.add("too_many_wanted")
                 done()
                 return
-            until = self._context.now() + GIVE_UP_SECONDS
+            until = self._context.now() + self._patience(topic, name, publisher)
             wanted = _Wanted(publisher, until, self._timer(topic, name))
             self._wanted[topic, name] = wanted
             self._ask(topic, name, publisher)
-        wanted.found.append(done)
+        if self._context.now() < wanted.until:
+            wanted.found.append(done)
+        else:
+            done()  # the key may still come, for later events
+
+    def _patience(self, topic: str, name: bytes, publisher: PeerId) -> float:
+        """Seconds to wait for a key: none, or `AGAIN_SECONDS` at least."""
+        while self._lost:
+            oldest, (_, lost_at) = next(iter(self._lost.items()))
+            if len(self._lost) <= MOST_LOST and self._context.now() < lost_at + FORGOTTEN_SECONDS:
+                break
+            del self._lost[oldest]
+        if (topic, name) in self._lost:
+            return 0.0
+        failed = sum(named_by == publisher for named_by, _ in self._lost.values())
+        patience = GIVE_UP_SECONDS / 2.0**failed
+        return patience if patience >= AGAIN_SECONDS else 0.0
 
     def count(self, reason: str) -> None:
         """An event could not be read."""
@@ -179,6 +207,7 @@ class Secrets:
         if len(given.key) == _KEY_BYTES and (given.topic, name) in self._wanted:
             self._keys.add("received")
             self._learn(given.topic, name, given.key)
+            self._lost.pop((given.topic, name), None)
             self._settle(given.topic, name)
 
     def _own_key(self, topic: str) -> _OwnKey:
@@ -207,6 +236,8 @@ class Secrets:
         wanted = self._wanted[topic, name]
         if self._context.now() >= wanted.until:
             self._keys.add("given_up")
+            self._lost.pop((topic, name), None)
+            self._lost[topic, name] = wanted.publisher, self._context.now()
             self._settle(topic, name)
             return
         wanted.timer = self._timer(topic, name)

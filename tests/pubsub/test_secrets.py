@@ -22,7 +22,14 @@ from pubsub import Node
 from pubsub.archive.archive import Archive
 from pubsub.gate import ASK_AGAIN_SECONDS
 from pubsub.rights import Action, revoke
-from pubsub.secrets import GIVE_UP_SECONDS, KEY_SECONDS, MOST_KEYS, GiveKey, Secrets
+from pubsub.secrets import (
+    FORGOTTEN_SECONDS,
+    GIVE_UP_SECONDS,
+    KEY_SECONDS,
+    MOST_KEYS,
+    GiveKey,
+    Secrets,
+)
 from tests.pubsub.test_subscribing_rights import (
     MALLORY,
     OTHER,
@@ -199,7 +206,7 @@ class World:
 
     def go_on(self, seconds: float) -> None:
         end = self.time + seconds
-        while self.timers and min(self.timers)[0] <= end:
+        while self.timers and min(when for when, _ in self.timers) <= end:
             self.time, action = min(self.timers, key=lambda timer: timer[0])
             self.timers.remove((self.time, action))
             action()
@@ -251,6 +258,42 @@ def test_a_key_is_asked_for_until_it_comes_or_is_given_up_and_only_the_right_one
     assert len(came) == 2
     assert not bob.timers
     assert not bob.secrets.is_known(TOPIC, sealed)
+
+
+def test_a_publisher_that_names_keys_that_nobody_has_holds_readers_up_for_20_s_in_all() -> None:
+    bob, honest = World(2), World(3)
+
+    def wait_for(publisher: Contact, name: bytes) -> float:
+        """Seconds that a reader waits."""
+        came: list[float] = []
+        began = bob.time
+        data = {"camcast.key": name.ljust(16, b"-"), "camcast.sealed": bytes(40)}
+        bob.secrets.want(TOPIC, publisher.id, data, lambda: came.append(bob.time))
+        while not came:
+            bob.go_on(0.1)
+        return came[0] - began
+
+    hostile = World(1).contact
+    assert wait_for(hostile, b"one") == GIVE_UP_SECONDS
+    assert sum(wait_for(hostile, b"one") for _ in range(20)) == 0.0
+    held_up = sum(wait_for(hostile, b"%d" % number) for number in range(300))
+    assert GIVE_UP_SECONDS / 2 <= held_up <= 1.2 * GIVE_UP_SECONDS
+    assert wait_for(honest.contact, b"another") == GIVE_UP_SECONDS
+    bob.go_on(FORGOTTEN_SECONDS)
+    assert wait_for(hostile, b"one") == GIVE_UP_SECONDS
+
+
+def test_a_key_that_was_given_up_is_taken_when_it_comes_for_a_later_event() -> None:
+    alice, bob = World(1), World(2)
+    bob.peers = [alice.contact]
+    sealed = alice.secrets.seal(TOPIC, SECRET)
+    for _ in range(2):
+        bob.secrets.want(TOPIC, alice.contact.id, sealed, lambda: None)
+        bob.go_on(GIVE_UP_SECONDS)
+    bob.secrets.want(TOPIC, alice.contact.id, sealed, lambda: None)
+    (key,) = alice.secrets._known.values()
+    bob.secrets.receive_key(alice.contact, GiveKey(TOPIC, key))
+    assert bob.secrets.open(TOPIC, alice.contact.id, sealed) == SECRET
 
 
 def test_keys_are_bounded() -> None:
