@@ -25,6 +25,7 @@ from overlay.transport.config import EndpointConfig
 from overlay.transport.endpoint import Endpoint
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.messages import Check
+from pubsub.camcast.observer import Route
 from pubsub.camcast.parameters import Parameters, membership_config
 from pubsub.camcast.process import RULES, Process, members_only
 from pubsub.config import NodeConfig
@@ -182,6 +183,10 @@ class Attachment:
             for community in self._process.communities.values():
                 found.update({one.id: one for one in community.table})
         return list(found.values())
+
+    def routes(self, topic: str) -> set[Route]:
+        """How some events of a community came here."""
+        return set() if self._process is None else self._process.communities[topic].routes.all()
 
     @property
     def identity(self) -> Identity:

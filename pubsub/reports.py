@@ -1,16 +1,18 @@
 """What nodes tell each other of themselves, so that one of them can show the whole network.
 
 Every node answers a question of a peer with a report: the communities it is in, what it has counted, the
-archive or distributor on it, and some nodes that it knows (`NodeConfig.reports` turns that off). A *census*
-asks the nodes that it knows every few seconds, and those that their reports name. Only who can open a channel
-can ask: in a network with a key, holders of the key; in one with an authority, who may subscribe to `/`.
+archive or distributor on it, how some events came to it, and some nodes that it knows (`NodeConfig.reports`
+turns that off). A *census* asks the nodes that it knows every few seconds, and those that their reports name.
+Only who can open a channel can ask: in a network with a key, holders of the key; in one with an authority,
+who may subscribe to `/`.
 
 All of it is bounded: communities, neighbours and bytes of a report, nodes of a census, questions a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.errors import UsageError
 from overlay.wire import Data, message
+from pubsub.event import event_id
 from pubsub.rights import Action, Holder
 
 if TYPE_CHECKING:
@@ -28,6 +31,12 @@ MOST_COMMUNITIES = 200
 
 MOST_NEIGHBOURS = 32
 """Nodes that one report names, and entries of one table in it."""
+
+MOST_ROUTED = 20
+"""Communities in one report that say how events came."""
+
+MOST_ROUTES = 64
+"""Events of one community of which another node's report says how they came."""
 
 COUNTED = ("events_delivered", "events_received", "events_sent", "events_duplicate", "mqtt_clients")
 """Counters that travel; and the reasons of `events_dropped`."""
@@ -57,8 +66,10 @@ def report_of(node: Node) -> dict[str, Any]:
     status = node.status()
     counters = status["counters"]
     communities = list(status["communities"].items())
+    now = node.attachment.control.now()
+    routed = {name for name, _ in communities[:MOST_ROUTED]}
     return {
-        "at": node.attachment.control.now(),
+        "at": now,
         "mode": status["mode"],
         "sealed": status["protection"]["sealed"],
         "communities": {
@@ -69,6 +80,7 @@ def report_of(node: Node) -> dict[str, Any]:
                     topic: entries[:MOST_NEIGHBOURS]
                     for topic, entries in list(one["super_tables"].items())[:MOST_NEIGHBOURS]
                 },
+                "routes": _routes(node, name, now) if name in routed else {},
             }
             for name, one in communities[:MOST_COMMUNITIES]
         },
@@ -84,6 +96,18 @@ def report_of(node: Node) -> dict[str, Any]:
             for name, kept in list(status.get("archive", {}).items())[:MOST_COMMUNITIES]
         },
         "services": {name: describe() for name, describe in node.reporting.items()},
+    }
+
+
+def _routes(node: Node, topic: str, now: float) -> dict[str, list[Any]]:
+    """By the ids of some events: who sent it here, empty for nobody, after how many hops, how long ago."""
+    return {
+        event_id(one.source, one.first).hex(): [
+            "" if one.sender is None else str(one.sender),
+            one.hops,
+            now - one.at,
+        ]
+        for one in node.attachment.routes(topic)
     }
 
 
@@ -242,6 +266,21 @@ class Census:
         self._context.send(known.contact, AskReport(known.nonce))
 
 
+@contextmanager
+def census_of(node: Node, config: CensusConfig | None = None) -> Iterator[Census]:
+    """The census of the network of a running node, which is taken while it is entered."""
+    runtime = node.attachment.runtime
+    census = Census(runtime.context("channel"), node.attachment.known_nodes, config)
+    runtime.on(Report, census.receive)
+    census.start()
+    try:
+        yield census
+    finally:
+        census.stop()
+        if node.is_running:
+            runtime.off(Report)
+
+
 def is_report(data: Any) -> bool:
     """Whether a peer's report has the form of `report_of`; whatever is shown was looked at here."""
     if not (
@@ -278,6 +317,18 @@ def _is_community(one: Any) -> bool:
         and _are_texts(one.get("table"))
         and isinstance(one.get("above"), dict)
         and all(isinstance(key, str) and _are_texts(value) for key, value in one["above"].items())
+        and isinstance(one.get("routes"), dict)
+        and len(one["routes"]) <= MOST_ROUTES
+        and all(isinstance(key, str) and _is_route(value) for key, value in one["routes"].items())
+    )
+
+
+def _is_route(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and isinstance(value[0], str)
+        and all(map(_is_number, value[1:]))
     )
 
 
@@ -309,6 +360,8 @@ def picture(node: Node, census: Census) -> dict[str, Any]:
             _add_member(communities, topic, name, one, report["communities"][topic])
         for reason, count in report["dropped"].items():
             dropped[reason] = dropped.get(reason, 0) + count
+    for community in communities.values():
+        community["route"] = _best_known(community.pop("routes"))
     return {
         "me": str(me.contact),
         "communities": dict(sorted(communities.items())),
@@ -328,7 +381,7 @@ def _add_member(
     part: dict[str, Any],
 ) -> None:
     shown = communities.setdefault(
-        topic, {"members": [], "size": 0.0, "rate": 0.0, "tables": {}, "above": {}}
+        topic, {"members": [], "size": 0.0, "rate": 0.0, "tables": {}, "above": {}, "routes": {}}
     )
     member = {"node": name, **{key: part[key] for key in ("subscriptions", "publishing")}}
     shown["members"].append(member)
@@ -336,6 +389,19 @@ def _add_member(
     shown["rate"] = max(shown["rate"], one.rate("communities", topic, "events"))
     shown["tables"][name] = part["table"]
     shown["above"][name] = part["above"]
+    for event, (sender, hops, age) in part["routes"].items():
+        hop = {"from": sender, "to": name, "hops": hops, "seconds": age}
+        shown["routes"].setdefault(event, []).append(hop)
+
+
+def _best_known(routes: dict[str, list[dict[str, Any]]]) -> dict[str, Any] | None:
+    """Of the events that most nodes tell of, the youngest: each way from node to node that brought it."""
+    if not routes:
+        return None
+    ages = {event: min(one["seconds"] for one in hops) for event, hops in routes.items()}
+    event = max(routes, key=lambda one: (len(routes[one]), -ages[one]))
+    hops = sorted(routes[event], key=lambda one: (one["hops"], one["to"]))
+    return {"event": event, "seconds": ages[event], "hops": hops}
 
 
 def _node_shown(name: str, one: Known, report: dict[str, Any], is_me: bool) -> dict[str, Any]:

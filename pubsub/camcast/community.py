@@ -31,7 +31,7 @@ from pubsub.camcast.messages import (
     NewProcessesAnswer,
     Prune,
 )
-from pubsub.camcast.observer import EventDrops, Observer
+from pubsub.camcast.observer import EventDrops, Observer, Route, Routes
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.upward import Upward
 from pubsub.event import (
@@ -132,6 +132,7 @@ class Community:
         """How many events have come, or were published here."""
         self.latest = LatestBlocks()
         """The last values, for those who come later."""
+        self.routes = Routes()
         self._mutes: dict[PeerId, None] = {}
         self._whole_table: tuple[Contact, ...] = ()
         self._outlook = Outlook((), 0)
@@ -482,6 +483,7 @@ class Community:
             self._hand_up(arrival)
         self.events += block.count
         self.latest.add(block, now)
+        self.routes.add(Route(block.source, block.first, sender, arrival.hops, now))
         return members, upward
 
     def _start_search(self) -> None:

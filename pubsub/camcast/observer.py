@@ -1,16 +1,23 @@
-"""What a process tells: one call for each thing that happens, for traces and tests, and a count of drops."""
+"""What a process tells: one call for each thing that happens, for traces and tests, a count of drops, and how
+some events came."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from overlay.contact import PeerId
+from overlay.contact import Contact, PeerId
 from overlay.metrics import Metrics
 from pubsub.event import event_ids
 
 ONE = (range(1),)
 """One event, of which the number is not known."""
+
+STEPS = tuple(16**power for power in range(6))
+"""Of the numbers of blocks whose routes are kept."""
+
+KEPT = 4
+"""Blocks that are kept of each step."""
 
 
 class Observer(Protocol):
@@ -51,3 +58,43 @@ class EventDrops:
             known = [None] if source is None else event_ids(source, numbers)
             for event in known:
                 self._observer.record("drop", topic, event=event, peer=peer, detail=reason)
+
+
+class Route(NamedTuple):
+    """How a block came."""
+
+    source: bytes
+    first: int
+    """With `source`: the block's first event."""
+    sender: Contact | None
+    """None: it was published here, or came in a subtopic's community."""
+    hops: int
+    at: float
+
+
+class Routes:
+    """How some events came to one community on this process, for a page that shows them.
+
+    All processes keep the same sample: the last blocks, and the last of those whose first number can be
+    divided by 16, by 256 and so on. So at any rate of events there are some that every member still knows
+    when it is asked within the next few seconds (`pubsub.reports`)."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: list[list[Route]] = []
+        """By step."""
+
+    def add(self, route: Route) -> None:
+        for place, step in enumerate(STEPS):
+            if route.first % step:
+                break
+            if place == len(self._kept):
+                self._kept.append([])
+            kept = self._kept[place]
+            kept.append(route)
+            if len(kept) > KEPT:
+                del kept[0]
+
+    def all(self) -> set[Route]:
+        return {route for kept in self._kept for route in kept}

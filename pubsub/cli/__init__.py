@@ -45,7 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; an expected error is one sentence on the standard error, and exit code 1."""
     words = sys.argv[1:] if argv is None else argv
     try:
-        arguments = parser_for(words).parse_args(words)
+        parser = parser_for(words)
+        arguments, unknown = parser.parse_known_args(words)
+        if unknown:
+            parser.prog = f"camcast {arguments.command}"  # whose help has what there is
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         code: int = arguments.action(arguments)
     except CamcastError as error:
         print(f"camcast: {error}", file=sys.stderr)

@@ -16,6 +16,7 @@ from pubsub.cli.doors import read_tokens
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
+    add_list,
     add_metrics_option,
     add_node_options,
     add_option,
@@ -60,31 +61,22 @@ def add_command(commands: Any) -> None:
 
 def _add_topics(parser: argparse.ArgumentParser) -> None:
     """What it manages, and who may change that while it runs."""
-    add_option(
+    add_list(
         parser,
         "--topic",
         metavar="TOPIC",
-        nargs="+",
-        many=True,
-        default=[],
         help="topics to manage, each with its subtopics, besides those of the store",
     )
-    add_option(
+    add_list(
         parser,
         "--accept",
         metavar="PATTERN",
-        nargs="+",
-        many=True,
-        default=[],
         help="topics that other archives may hand to this one, such as '/soccer/**' (default: none)",
     )
-    add_option(
+    add_list(
         parser,
         "--operator",
         metavar="PEER_ID",
-        nargs="+",
-        many=True,
-        default=[],
         help="nodes that may have it hand topics over, besides those of this machine",
     )
 
@@ -112,13 +104,10 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
     """Who may begin in the past."""
-    add_option(
+    add_list(
         parser,
         "--replay",
         metavar="NAME[=SECONDS]",
-        nargs="+",
-        many=True,
-        default=[],
         help="new durable names, such as 'audit-*', that may begin in the past, or SECONDS back; no others "
         "may then (default: all may)",
     )
@@ -167,6 +156,7 @@ def _check_wsrm(arguments: argparse.Namespace) -> None:
         names = " and ".join(missing)
         raise UsageError(f"--wsrm needs {names}: pip install 'camcast[doors,xpath]'")
     Address.parse(arguments.wsrm)
+    read_tokens(arguments, "wsrm_token_file")
     if arguments.tls:
         certificate(*arguments.tls)
 
@@ -176,8 +166,8 @@ async def _serve_wsrm(
 ) -> None:
     from pubsub.doors.wsrm import WsrmDoor
 
-    tls, file = tuple(arguments.tls) or None, arguments.wsrm_token_file
-    tokens = [] if file is None else read_tokens("--wsrm-token-file", file)
+    tls = tuple(arguments.tls) or None
+    tokens = read_tokens(arguments, "wsrm_token_file")
     wsrm = WsrmDoor(archive, arguments.wsrm, tls=tls, tokens=tokens)
     door = await stack.enter_async_context(wsrm)
     say(arguments, f"wsrm on {door.address}", wsrm=str(door.address))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from contextlib import AsyncExitStack
 from typing import Any
 
 from pubsub.cli.doors import read_tokens
@@ -14,9 +13,7 @@ from pubsub.cli.options import (
     add_metrics_option,
     add_node_options,
     add_option,
-    make_node,
-    metrics_address,
-    serve_status,
+    running_node,
     with_file,
 )
 from pubsub.cli.terminal import run, say
@@ -47,15 +44,12 @@ def add_command(commands: Any) -> None:
 async def show(arguments: argparse.Namespace) -> int:
     from pubsub.doors.dashboard import Dashboard
 
-    metrics = metrics_address(arguments)
-    file = arguments.http_token_file
-    tokens = [] if file is None else read_tokens("--http-token-file", file)
-    async with AsyncExitStack() as stack:
-        node = await stack.enter_async_context(make_node(arguments))
-        await serve_status(arguments, node, metrics, stack)
-        page = await stack.enter_async_context(Dashboard(node, arguments.http, tokens=tokens))
-        query = "?token=..." if tokens else ""
-        url = f"http://{page.address}/{query}"
+    tokens = read_tokens(arguments, "http_token_file")
+    async with (
+        running_node(arguments) as node,
+        Dashboard(node, arguments.http, tokens=tokens) as page,
+    ):
+        url = f"http://{page.address}/{'?token=...' if tokens else ''}"
         say(arguments, f"dashboard on {url}", dashboard=url)
         await asyncio.Event().wait()
     return 0

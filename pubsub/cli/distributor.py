@@ -15,6 +15,7 @@ from pubsub.cli.doors import add_door_options, check_doors, serve_doors
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
+    add_list,
     add_metrics_option,
     add_node_options,
     add_option,
@@ -37,35 +38,21 @@ def add_command(commands: Any) -> None:
         "camcast distributor --listen 127.0.0.1:4000 --service ticker --topic football=/soccer",
     )
     add_node_options(parser, only_options=True)
-    add_option(
-        parser,
-        "--service",
-        metavar="NAME",
-        nargs="+",
-        many=True,
-        default=[],
-        help="services to have from the start",
-    )
-    add_option(
+    add_list(parser, "--service", metavar="NAME", help="services to have from the start")
+    add_list(
         parser,
         "--topic",
         metavar="NAME=TOPIC",
-        nargs="+",
-        many=True,
-        default=[],
         help="services whose messages are the events of a topic",
     )
     add_option(parser, "--group", default="main", help="the distributors to work with")
     add_option(
         parser, "--upstream", metavar="GROUP", help="take the services' messages from another group"
     )
-    add_option(
+    add_list(
         parser,
         "--downstream",
         metavar="GROUP",
-        nargs="+",
-        many=True,
-        default=[],
         help="groups whose distributors may bring what is published there",
     )
     add_flag(parser, "--json", help="print JSON lines")

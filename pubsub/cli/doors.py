@@ -9,7 +9,7 @@ from pathlib import Path
 
 from overlay.contact import Address
 from overlay.errors import UsageError
-from pubsub.cli.options import add_flag, add_option, add_tls_option, refuse
+from pubsub.cli.options import add_flag, add_list, add_option, add_tls_option, refuse
 from pubsub.cli.terminal import say
 from pubsub.doors.serving import certificate
 from pubsub.node import Node
@@ -22,31 +22,22 @@ def add_door_options(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--mqtt", metavar="HOST:PORT", help="serve MQTT clients over TCP")
     add_option(parser, "--websocket", metavar="HOST:PORT", help="serve MQTT clients over WebSocket")
     add_tls_option(parser, "MQTT, WebSocket and HTTP")
-    add_option(
+    add_list(
         parser,
         "--origin",
         metavar="ORIGIN",
-        nargs="+",
-        many=True,
-        default=[],
         help="web pages that may use WebSocket and HTTP, such as https://example.org, or '*'",
     )
-    add_option(
+    add_list(
         parser,
         "--mqtt-durable",
         metavar="TOPIC",
-        nargs="+",
-        many=True,
-        default=[],
         help="topics whose messages of QoS 1 and 2 are acknowledged when an archive has them",
     )
-    add_option(
+    add_list(
         parser,
         "--mqtt-retain",
         metavar="TOPIC",
-        nargs="+",
-        many=True,
-        default=[],
         help="topics whose retained messages are kept though no client is subscribed",
     )
     add_flag(
@@ -87,8 +78,7 @@ def check_doors(arguments: argparse.Namespace) -> None:
             Address.parse(address)
     if arguments.tls:
         certificate(*arguments.tls)
-    if arguments.http_token_file is not None:
-        read_tokens("--http-token-file", arguments.http_token_file)
+    read_tokens(arguments, "http_token_file")
 
 
 async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExitStack) -> None:
@@ -113,9 +103,7 @@ async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExi
     if arguments.http is not None:
         from pubsub.doors.http import HttpDoor
 
-        tokens: list[str] = []
-        if arguments.http_token_file is not None:
-            tokens = read_tokens("--http-token-file", arguments.http_token_file)
+        tokens = read_tokens(arguments, "http_token_file")
         origins = arguments.origin
         http = HttpDoor(node, arguments.http, tls=tls, tokens=tokens, origins=origins)
         await stack.enter_async_context(http)
@@ -127,7 +115,11 @@ def _say(arguments: argparse.Namespace, name: str, address: Address | None) -> N
         say(arguments, f"{name.replace('_', ' over ')} on {address}", **{name: str(address)})
 
 
-def read_tokens(option: str, path: str) -> list[str]:
+def read_tokens(arguments: argparse.Namespace, name: str) -> list[str]:
+    """The tokens in the file that this option names; none without it."""
+    path, option = getattr(arguments, name), f"--{name.replace('_', '-')}"
+    if path is None:
+        return []
     try:
         tokens = Path(path).read_text().split()
     except (OSError, UnicodeDecodeError) as error:

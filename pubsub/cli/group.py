@@ -12,7 +12,7 @@ from pubsub.broadcast.group import Group, GroupError
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.stacks import NAMES, NEED_DETECTOR, ORDERS
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_flag, add_option, refuse, with_file
+from pubsub.cli.options import add_flag, add_list, add_option, refuse, with_file
 from pubsub.cli.terminal import input_lines, run, say
 from pubsub.config_file import read_keys
 from pubsub.text import visible
@@ -36,14 +36,11 @@ def add_command(commands: Any) -> None:
         help='a TOML file: members = ["127.0.0.1:25000", ...], and other options by their names; what is '
         "given here wins",
     )
-    add_option(
+    add_list(
         parser,
         "--members",
         metavar="HOST:PORT",
-        nargs="+",
-        many=True,
         needed=True,
-        default=[],
         help="the addresses of all, in the order of their ranks",
     )
     add_option(parser, "-n", "--rank", type=int, needed=True, help="which of them this one is")
@@ -61,7 +58,7 @@ def add_command(commands: Any) -> None:
         ("authority", "a public key of the network's authority"),
         ("rights", "an own right"),
     ):
-        add_option(parser, f"--{name}", metavar="HEX", nargs="+", many=True, default=[], help=what)
+        add_list(parser, f"--{name}", metavar="HEX", help=what)
     add_flag(parser, "--insecure", help="allow a public address without a key")
     add_flag(parser, "--json", help="print JSON lines")
     parser.set_defaults(action=lambda arguments: run(talk(with_file(arguments))))

@@ -11,9 +11,9 @@ from pubsub.cli.doors import add_door_options, check_doors, serve_doors
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
+    add_list,
     add_metrics_option,
     add_node_options,
-    add_option,
     make_node,
     metrics_address,
     serve_status,
@@ -31,15 +31,7 @@ def add_command(commands: Any) -> None:
         "camcast node --listen 127.0.0.1:4000 --subscribe /soccer --metrics 127.0.0.1:9100",
     )
     add_node_options(parser, only_options=True)
-    add_option(
-        parser,
-        "--subscribe",
-        metavar="TOPIC",
-        nargs="+",
-        many=True,
-        default=[],
-        help="print these topics' events",
-    )
+    add_list(parser, "--subscribe", metavar="TOPIC", help="print these topics' events")
     add_flag(parser, "--json", help="print JSON lines")
     add_metrics_option(parser)
     add_door_options(parser)

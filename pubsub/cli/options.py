@@ -63,6 +63,11 @@ def add_flag(parser: argparse.ArgumentParser, *names: str, **how: Any) -> None:
     add_option(parser, *names, nargs=0, default=False, **how)
 
 
+def add_list(parser: argparse.ArgumentParser, name: str, **how: Any) -> None:
+    """An option with several values after it, which may be repeated too."""
+    add_option(parser, name, nargs="+", many=True, default=[], **how)
+
+
 def with_file(arguments: argparse.Namespace) -> argparse.Namespace:
     """The arguments, and what the command line does not say from the file of --config.
 

@@ -19,7 +19,7 @@ from pubsub.cli.options import (
     with_file,
 )
 from pubsub.cli.terminal import run
-from pubsub.reports import Census, Report, picture
+from pubsub.reports import census_of, picture
 from pubsub.text import json_line, visible
 
 CLEAR = "\x1b[H\x1b[2J"
@@ -38,18 +38,12 @@ def add_command(commands: Any) -> None:
 async def show(arguments: argparse.Namespace) -> int:
     left = arguments.count
     async with running_node(arguments) as node:
-        attachment = node.attachment
-        census = Census(attachment.runtime.context("channel"), attachment.known_nodes)
-        attachment.runtime.on(Report, census.receive)
-        census.start()
-        try:
+        with census_of(node) as census:
             while left is None or left > 0:
                 await asyncio.sleep(REFRESH_SECONDS)
                 shown = picture(node, census)
                 print(json_line(shown) if arguments.json else _page(shown), flush=True)
                 left = None if left is None else left - 1
-        finally:
-            census.stop()
     return 0
 
 
@@ -71,11 +65,16 @@ def lines_of(shown: dict[str, Any]) -> list[str]:
         lines.append(f"{_cut(name, 31):<32}{members:>8}{publishing:>11}{rate:>10.1f}")
     lines += ["", f"{'node':<32}{'delivered/s':>12}{'sent/s':>9}{'dropped':>9}  serves"]
     for one in nodes:
-        serves = [f"archive of {topic}" for topic in one["archive"]]
-        serves += [*one["services"], *(["MQTT"] if one["mqtt_clients"] else [])]
+        serves = [
+            f"archive of {topic}" + (f", {kept['behind']} behind" if kept["behind"] else "")
+            for topic, kept in one["archive"].items()
+        ]
+        serves += one["services"]
+        if one["mqtt_clients"]:
+            serves.append(f"MQTT clients: {one['mqtt_clients']}")
         lines.append(
             f"{_cut(one['node'], 31):<32}{one['delivered']:>12.1f}{one['sent']:>9.1f}"
-            f"{one['dropped']:>9}  {', '.join(serves)}"
+            f"{one['dropped']:>9}  {'; '.join(serves)}"
         )
     if shown["dropped"]:
         reasons = sorted(shown["dropped"].items(), key=lambda one: -one[1])

@@ -8,6 +8,7 @@ and all of `pubsub.doors.http`. The node asks the others for their reports while
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib import resources
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from aiohttp import web
 
 from pubsub.doors.http import HttpDoor
 from pubsub.node import Node
-from pubsub.reports import Census, CensusConfig, Report, picture
+from pubsub.reports import CensusConfig, census_of, picture
 from pubsub.text import json_line
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
@@ -38,25 +39,15 @@ class Dashboard(HttpDoor):
         self._census_config = census
 
     async def __aenter__(self) -> Self:
-        attachment = self._node.attachment
-        context = attachment.runtime.context("channel")
-        self._census = Census(context, attachment.known_nodes, self._census_config)
-        attachment.runtime.on(Report, self._census.receive)
-        self._census.start()
-        try:
-            return await super().__aenter__()
-        except BaseException:
-            self._end_census()
-            raise
+        with ExitStack() as stack:
+            self._census = stack.enter_context(census_of(self._node, self._census_config))
+            await super().__aenter__()
+            self._taking = stack.pop_all()
+        return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._end_census()
+        self._taking.close()
         await super().__aexit__()
-
-    def _end_census(self) -> None:
-        self._census.stop()
-        if self._node.is_running:
-            self._node.attachment.runtime.off(Report)
 
     def _add_routes(self, app: web.Application) -> None:
         super()._add_routes(app)

@@ -36,6 +36,7 @@ def _shown(event: Event) -> Shown:
         "id": id,
         "topic": event.topic,
         "publisher": event.publisher.hex(),
+        "hops": event.hops,
         "data": as_json_data(data),
     }
     if isinstance(data, bytes):

@@ -103,7 +103,10 @@ def test_a_number_that_counts_something_is_1_or_more(
         (["key", "newer"], "camcast key: there is no command 'newer'"),
         (["receive", "/a"], "camcast receive: the following arguments are required: directory"),
         (["node", "--mode", "x"], "camcast node: argument --mode: invalid choice: 'x'"),
-        (["node", "--nosuch"], "camcast: unrecognized arguments: --nosuch; see `camcast --help`"),
+        (
+            ["node", "--nosuch"],
+            "camcast node: unrecognized arguments: --nosuch; see `camcast node --help`",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence_that_says_where_to_look(

@@ -9,6 +9,7 @@ const token = new URLSearchParams(location.search).get("token");
 const withToken = (path) => (token ? `${path}${path.includes("?") ? "&" : "?"}token=${encodeURIComponent(token)}` : path);
 const rate = (value) => value.toFixed(1);
 const shortName = (node) => node.slice(0, 8);
+const count = (number, one, many) => `${number} ${number === 1 ? one : many}`;
 
 let network = null;
 let chosen = null;
@@ -34,9 +35,11 @@ function refill(element, children) {
 
 // -- the tree of communities --
 
+const archived = () => network.nodes.flatMap((node) => Object.keys(node.archive));
+
 function hierarchy() {
   const names = new Set();
-  for (const name of Object.keys(network.communities)) {
+  for (const name of [...Object.keys(network.communities), ...archived()]) {
     const levels = name === "/" ? [] : name.slice(1).split("/");
     for (let depth = 1; depth <= levels.length; depth++) names.add("/" + levels.slice(0, depth).join("/"));
     if (!levels.length) names.add("/");
@@ -103,15 +106,30 @@ function showTopic() {
   const community = chosen && network.communities[chosen];
   $("topic-title").textContent = chosen ?? "Choose a community";
   if (!community) {
-    $("facts").textContent = chosen ? "No node that answers is in this community." : "";
+    const kept = archived().includes(chosen) ? "An archive keeps this topic. " : "";
+    $("facts").textContent = chosen ? `${kept}No node that answers is in this community.` : "";
+    $("route").textContent = "";
     refill($("graph"), []);
     return;
   }
   const publishers = community.members.filter((member) => member.publishing).length;
   const subscribers = community.members.filter((member) => member.subscriptions).length;
-  $("facts").textContent = `${community.members.length} members answer, about ${Math.round(community.size)} are estimated; ` +
-    `${publishers} publish, ${subscribers} subscribe; ${rate(community.rate)} events/s`;
+  $("facts").textContent = `${count(community.members.length, "member answers", "members answer")}, about ${Math.round(community.size)} estimated; ` +
+    `${count(publishers, "publishes", "publish")}, ${count(subscribers, "subscribes", "subscribe")}; ${rate(community.rate)} events/s`;
+  $("route").textContent = routeInWords(community.route);
   showGraph(community);
+}
+
+// How one event, which nodes have sampled, came from member to member.
+function routeInWords(route) {
+  if (!route) return "";
+  const sent = new Map();
+  for (const { from, to, hops } of route.hops) {
+    const how = from ? `hop ${hops}: ${shortName(from)} →` : hops ? `hop ${hops}: by another community →` : "from";
+    sent.set(how, [...(sent.get(how) ?? []), shortName(to)]);
+  }
+  const words = [...sent].map(([how, names]) => `${how} ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} more` : ""}`);
+  return `Event ${parseInt(route.event.slice(-16), 16)}, ${Math.round(route.seconds)} s ago, ${words.join("; ")}`;
 }
 
 function showGraph(community) {
@@ -131,6 +149,7 @@ function showGraph(community) {
   };
   for (const [node, table] of Object.entries(community.tables)) table.forEach((other) => link(node, other, ""));
   for (const [node, tables] of Object.entries(community.above)) Object.values(tables).flat().forEach((other) => link(node, other, "above"));
+  for (const { from, to } of community.route?.hops ?? []) link(from, to, "route");
   for (const [node, { x, y, above: isAbove, member }] of places) {
     const kind = isAbove ? "above" : member.publishing ? "publisher" : "";
     const circle = draw("circle", { cx: x, cy: y, r: 7, class: kind });
@@ -163,8 +182,8 @@ function follow() {
   source.onmessage = (message) => {
     const event = JSON.parse(message.data);
     const row = make("li");
-    row.append(make("span", event.topic, "topic-name"), make("span", JSON.stringify(event.data)));
-    row.title = `from ${event.publisher}, ${event.hops} hops`;
+    row.append(make("span", event.topic, "topic-name"), make("span", JSON.stringify(event.data)), make("span", count(event.hops, "hop", "hops"), "hops"));
+    row.title = `from ${event.publisher}`;
     $("events").prepend(row);
     while ($("events").children.length > MOST_EVENTS) $("events").lastChild.remove();
   };
@@ -192,12 +211,12 @@ $("publish").addEventListener("submit", async (event) => {
 
 function serves(node) {
   const parts = Object.entries(node.archive).map(([topic, kept]) =>
-    kept.failure ? `archive of ${topic}: failed` : `archive of ${topic}: ${kept.events} events, ${kept.behind} behind`);
+    kept.failure ? `archive of ${topic}: failed` : `archive of ${topic}: ${count(kept.events, "event", "events")}, ${kept.behind} behind`);
   for (const [name, service] of Object.entries(node.services)) {
     const clients = Object.values(service.subscribers ?? {}).reduce((sum, one) => sum + one, 0);
-    parts.push(`${name}: ${clients} clients`);
+    parts.push(`${name}: ${count(clients, "client", "clients")}`);
   }
-  if (node.mqtt_clients) parts.push(`MQTT: ${node.mqtt_clients} clients`);
+  if (node.mqtt_clients) parts.push(`MQTT: ${count(node.mqtt_clients, "client", "clients")}`);
   return parts.join("; ");
 }
 
@@ -222,7 +241,7 @@ function showNodes() {
 function show() {
   if (!network) return;
   const names = Object.keys(network.communities);
-  $("summary").textContent = `${network.nodes.length} nodes, ${names.length} communities`;
+  $("summary").textContent = `${count(network.nodes.length, "node", "nodes")}, ${count(names.length, "community", "communities")}`;
   showTree();
   showTopic();
   showNodes();

@@ -93,8 +93,12 @@ def test_a_reader_sees_the_network_follows_a_topic_and_publishes_with_the_keyboa
             await page.until(f"{title} == '/soccer/italy'")
             await page.until("document.querySelectorAll('#graph circle').length >= 4")
             await page.until("document.querySelectorAll('#graph line.above').length > 0")
+            await page.until("document.querySelectorAll('#graph line.route').length >= 3")
+            route = "document.getElementById('route').textContent"
+            await page.until(f"/Event \\d+.* from .*hop 1: /.test({route})")
             await page.press("f")
             await page.until("document.querySelectorAll('#events li').length >= 3")
+            await page.until("/\\d hop/.test(document.querySelector('#events li').textContent)")
             await shoot(page, "light")
             # Publishing, with data that would be markup if it were trusted.
             await page.value("document.getElementById('publish-data').focus()")

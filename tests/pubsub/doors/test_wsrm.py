@@ -143,7 +143,8 @@ def test_archive_and_client_may_be_killed_at_any_time(tmp_path: Path) -> None:
                     id = id or await client.create()
                     sending = asyncio.create_task(client.send_all(id, bodies))
                     if life < 3:
-                        await asyncio.sleep(0.07 * (life + 1))
+                        while await client.acknowledged.get() < 9 * (life + 1):
+                            pass
                         process.send_signal(signal.SIGKILL)
                         sending.cancel()  # a client that starts again sends everything again
                         await asyncio.gather(sending, return_exceptions=True)

@@ -46,6 +46,7 @@ class Client:
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self.url = url
+        self.acknowledged: asyncio.Queue[int] = asyncio.Queue()
 
     async def post(self, body: bytes) -> tuple[int, bytes]:
         async with self._session.post(self.url, data=body) as response:
@@ -63,6 +64,7 @@ class Client:
         for number, body in enumerate(bodies, 1):
             while not await self._is_acknowledged(identifier, number, body):
                 pass
+            self.acknowledged.put_nowait(number)
 
     async def _is_acknowledged(self, identifier: str, number: int, body: str) -> bool:
         try:
