@@ -24,6 +24,7 @@ from aiohttp.test_utils import TestServer
 
 from bench.suites.grid import read_suite
 from overlay import loops
+from overlay.session import new_key
 from overlay.virtual import Network
 from pubsub import Node
 from pubsub.cli import parser_for
@@ -71,8 +72,15 @@ async def publish_now_and_then(node: Node) -> None:
         await asyncio.sleep(5)
 
 
+def a_key_file() -> bytes:
+    key = new_key()
+    Path("network.key").write_text(f"{key.hex()}\n")
+    return key
+
+
 async def beside_a_node(text: str, listen: str = HERE) -> None:
-    async with Node(listen=listen) as node:
+    keys = [a_key_file()] if "network.key" in text else []
+    async with Node(listen=listen, keys=keys) as node:
         publishing = asyncio.create_task(publish_now_and_then(node))
         try:
             await run(text.replace(HERE, str(node.address)))
