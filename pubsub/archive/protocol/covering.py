@@ -41,7 +41,6 @@ class Covering:
         entity = EntityDissemination(
             name,
             interest,
-            number,
             0,
             number,
             registered=registered,
@@ -67,7 +66,7 @@ class Covering:
                 entity.done = max(entity.done, min(first - 1, *known))
                 self._tidy(entity)
 
-        changes = self._entities.registration(entity)
+        changes = self._entities.registration(entity, number)
         changes.append(Note(topic, COVERED + name, entity.covered.packed()))
         self._world.commit(changes, adopted)
 
@@ -87,7 +86,7 @@ class Covering:
         self._entities.used_at[entity.name] = self._world.context.now()
         if registered > entity.registered:
             entity.registered = registered
-            self._world.commit([self._entities.times(entity)], lambda: None)
+            self._entities.keep(entity)
         theirs, ours = (revised, interest.packed()), (entity.revised, entity.interest.packed())
         if interest != entity.interest and theirs > ours:
             self._entities.revise(entity, interest, revised)

@@ -34,6 +34,7 @@ from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.frontier import Frontier, origin_of
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.gaps import EntityGap, with_gap
+from pubsub.archive.store.registry import Entity
 from pubsub.archive.store.store import Holding
 from pubsub.reliable.numbers import Numbers, Span, spans_of
 from pubsub.reliable.runs import RUN_BYTES, Reason, is_source
@@ -286,11 +287,10 @@ class EntityDissemination:
 
     name: str
     interest: Interest
-    epoch: int
     done: int
     matched_from: int
-    """Events above this number have this entity among their destinations if they are for it; earlier ones
-    were archived before this archive knew of it, and are matched when they are read."""
+    """The number of its registration here, the paper's epoch. Events above this number have this entity among
+    their destinations if they are for it; earlier ones are matched when they are read."""
     sync: int = 0
     granted: int = field(init=False)
     """The sync point as it is on stable storage, and may be told."""
@@ -319,6 +319,30 @@ class EntityDissemination:
 
     def __post_init__(self) -> None:
         self.sync = self.granted = max(self.sync, self.done)
+
+    @classmethod
+    def kept(cls, entity: Entity, covered: bytes) -> EntityDissemination:
+        """The one that the store has, with what `covered` gave; `WireError` when its interest cannot be
+        read."""
+        packed, matched_from, registered, began, revised = msgpack.unpackb(entity.state)
+        one = cls(
+            entity.name,
+            Interest.unpack(packed),
+            entity.done,
+            matched_from,
+            entity.sync,
+            registered=registered,
+            began=began,
+            revised=revised,
+        )
+        one.cover(Frontier.unpack(covered))
+        return one
+
+    def state(self) -> bytes:
+        """What the store keeps of it, besides how far it is."""
+        times = (self.registered, self.began, self.revised)
+        packed: bytes = msgpack.packb((self.interest.packed(), self.matched_from, *times))
+        return packed
 
     def serve(self, *, ordered: bool, shared: bool, highest: int, began: float) -> Serving:
         """Begin to serve the name, to subscribers that have nothing of an earlier life."""

@@ -21,7 +21,7 @@ from pubsub.archive.protocol.dissemination import (
     gaps_of_removed,
     is_entity_name,
 )
-from pubsub.archive.protocol.forgetting import AFTERWARDS, Tombstones, pack_times, unpack_time
+from pubsub.archive.protocol.forgetting import AFTERWARDS, Tombstones
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
@@ -31,30 +31,17 @@ from pubsub.archive.protocol.messages import (
     Invoice,
     Register,
 )
-from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
+from pubsub.archive.protocol.notifier import Notifier, OnChange
 from pubsub.archive.protocol.replica_table import ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import (
-    Change,
-    Deregister,
-    Drop,
-    Note,
-    PutProfile,
-)
-from pubsub.archive.store.changes import Register as RegisterEntity
+from pubsub.archive.store.changes import Change, Deregister, Drop, Note, PutEntity, Reserve
 from pubsub.archive.store.retention import Plan
 from pubsub.reliable.numbers import Span
 from pubsub.reliable.runs import RUN_BYTES
 from pubsub.rights import Action
 
-PROFILE = "interest"
-MATCHED = "matched/"
-"""Notes of the numbers up to which events are matched for an entity when they are read."""
 COVERED = "covered/"
 """Notes of what entities are done with according to other replicas (`covering`)."""
-REGISTERED = "registered/"
-"""Notes of when entities were registered, from which archiving time on they have events, and since when they
-have their interest."""
 UNREADABLE = "the archive cannot read its profile; one of XPath needs camcast[xpath] there"
 NO_RIGHT = "this node has no right to what the name asks for"
 MOST_ENTITIES = 100_000
@@ -93,40 +80,18 @@ class Entities:
         self._load()
 
     def _load(self) -> None:
+        """`UsageError` when an entity cannot be read: not to start is better than to forget it."""
         store, topic = self._world.store, self._world.topic
-        matched, syncs = store.notes(topic, MATCHED), store.notes(topic, SYNC)
-        covered, registered = store.notes(topic, COVERED), store.notes(topic, REGISTERED)
+        covered = store.notes(topic, COVERED)
         for entity in store.entities(topic):
             name = entity.name
-            interest = self._interest(name, entity.profiles.get(PROFILE))
-            times = registered.get(REGISTERED + name, b"")
-            self.all[name] = EntityDissemination(
-                name,
-                interest,
-                entity.epoch,
-                entity.sync,
-                _number(matched.get(MATCHED + name)),
-                max(entity.sync, _number(syncs.get(SYNC + name))),
-                registered=unpack_time(times, 0),
-                began=unpack_time(times, 1),
-                revised=unpack_time(times, 2),
-            )
-            self.all[name].covered = Frontier.unpack(covered.get(COVERED + name, b""))
-            self.all[name].is_covered_anew = len(self.all[name].covered) > 0
-
-    def _interest(self, name: str, packed: bytes | None) -> Interest:
-        """What an entity asks for. `UsageError` when it cannot be read: not to start is better than to forget
-        the entity. One whose profile a damaged disk has lost is kept everything for, until it says."""
-        if packed is None:
-            self._world.count_drop("lost_profile")
-            return Interest(self._world.topic)
-        try:
-            return Interest.unpack(packed)
-        except WireError:
-            raise UsageError(
-                f"{self._world.topic}: what the durable subscriber {name!r} asks for cannot be read, and its "
-                "events would be lost; if it is a profile of XPath, install camcast[xpath]"
-            ) from None
+            try:
+                self.all[name] = EntityDissemination.kept(entity, covered.get(COVERED + name, b""))
+            except WireError:
+                raise UsageError(
+                    f"{topic}: what the durable subscriber {name!r} asks for cannot be read, and its "
+                    "events would be lost; if it is a profile of XPath, install camcast[xpath]"
+                ) from None
 
     def unread(self) -> list[Span]:
         """Numbers of events from before the registration of somebody who has not read them: the dissemination
@@ -231,14 +196,13 @@ class Entities:
         began: float,
     ) -> None:
         """Events that are stored from here on are matched for it, though it is told once it is safe."""
-        epoch = self._inventory.number()
+        number = self._inventory.number()
         now = self.tombstones.after(register.entity, self._world.clock())
         entity = EntityDissemination(
             register.entity,
             interest,
-            epoch,
-            epoch if begin is None else min(begin, epoch),
-            epoch,
+            number if begin is None else min(begin, number),
+            number,
             registered=now,
             began=began,
             revised=now,
@@ -247,31 +211,27 @@ class Entities:
         self.registering[entity.name] = None
 
         def registered() -> None:
-            self._inventory.raise_highest(epoch)
+            self._inventory.raise_highest(number)
             self.registering.pop(entity.name, None)
             if self.all.get(entity.name) is not entity:
                 return  # removed in the meantime
             self._on_change(entity)
             self._begin(sender, register, entity)
 
-        self._world.commit(self.registration(entity), registered)
+        self._world.commit(self.registration(entity, number), registered)
 
-    def registration(self, entity: EntityDissemination) -> list[Change]:
-        """The changes that register an entity: it is to have what it is not done with, matched when it is
-        read up to its epoch, which is the number of the registration itself."""
-        topic, name = self._world.topic, entity.name
+    def keep(self, entity: EntityDissemination) -> None:
+        """Write down what has changed of an entity."""
+        change = PutEntity(self._world.topic, entity.name, entity.done, entity.state())
+        self._world.commit([change], lambda: None)
+
+    def registration(self, entity: EntityDissemination, number: int) -> list[Change]:
+        """The changes that register an entity, or keep what has changed of it, under the next number."""
+        topic = self._world.topic
         return [
-            RegisterEntity(topic, name, entity.done),
-            PutProfile(topic, name, PROFILE, entity.epoch, entity.interest.packed()),
-            Note(topic, MATCHED + name, str(entity.epoch).encode()),
-            Note(topic, SYNC + name, None),
-            self.times(entity),
+            Reserve(topic, number),
+            PutEntity(topic, entity.name, entity.done, entity.state()),
         ]
-
-    def times(self, entity: EntityDissemination) -> Note:
-        """What is to be noted of when an entity was registered, began and was revised."""
-        times = pack_times(entity.registered, entity.began, entity.revised)
-        return Note(self._world.topic, REGISTERED + entity.name, times)
 
     def _find_beginning(
         self, register: Register, then: Callable[[tuple[int | None, float]], None]
@@ -324,13 +284,12 @@ class Entities:
         number = self._inventory.number()
         entity.interest, entity.revised = interest, revised
         entity.is_waiting = False  # events from before its registration are matched anew
-        change = PutProfile(self._world.topic, entity.name, PROFILE, number, interest.packed())
 
         def changed() -> None:
             self._inventory.raise_highest(number)
             then()
 
-        self._world.commit([change, self.times(entity)], changed)
+        self._world.commit(self.registration(entity, number), changed)
 
     def _begin(self, sender: Contact, register: Register, entity: EntityDissemination) -> None:
         """Serve a subscriber; the first of several that share a name says what the name asks for."""
@@ -376,9 +335,7 @@ class Entities:
         self.used_at.pop(name, None)
         self._told_at.pop(name, None)
         topic = self._world.topic
-        notes = (MATCHED, SYNC, COVERED, REGISTERED)
-        changes: list[Change] = [Deregister(topic, name)]
-        changes += [Note(topic, key + name, None) for key in notes]
+        changes: list[Change] = [Deregister(topic, name), Note(topic, COVERED + name, None)]
         if self._table.peers:
             changes += self.tombstones.put(name, time)
         self._world.commit(changes, then)
@@ -495,7 +452,3 @@ class Entities:
         self.is_open = False
         for entity in self.all.values():
             self.notifier.send_away(entity)
-
-
-def _number(note: bytes | None) -> int:
-    return int(note) if note else 0

@@ -75,7 +75,7 @@ class Tombstones:
         """A name was removed at this time; the changes that make it stay so."""
         time = max(time, self._times.pop(name, time))
         self._times[name] = time
-        changes: list[Change] = [Note(self._world.topic, GONE + name, _TIME.pack(time))]
+        changes: list[Change] = [Note(self._world.topic, GONE + name, pack_time(time))]
         if len(self._times) > MOST_TOMBSTONES:
             changes.append(self._forget(next(iter(self._times))))
         return changes
@@ -94,15 +94,13 @@ class Tombstones:
         return Note(self._world.topic, GONE + name, None)
 
 
-def pack_times(*times: float) -> bytes:
-    return b"".join(map(_TIME.pack, times))
+def pack_time(time: float) -> bytes:
+    return _TIME.pack(time)
 
 
-def unpack_time(note: bytes, place: int = 0) -> float:
-    """One of the times in a note; 0 where there is none."""
-    if len(note) < (place + 1) * _TIME.size:
-        return 0.0
-    (time,) = _TIME.unpack_from(note, place * _TIME.size)
+def unpack_time(note: bytes) -> float:
+    """The time in a note; 0 where there is none."""
+    (time,) = _TIME.unpack(note) if note else (0.0,)
     return float(time)
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from struct import Struct
 from typing import Generic, TypeVar
 from zlib import crc32
 
@@ -49,6 +50,7 @@ streams in it, hence with a million streams in all, such a message has some 35,0
 LONGEST_BEGIN = 1 << 8 * BEGIN_BYTES
 
 _DIGESTS = 1 << 8 * DIGEST_BYTES
+_SUMS = Struct(f">{BUCKETS}Q")
 
 Marks = tuple[tuple[bytes, int], ...]
 """Catenation numbers by stream."""
@@ -222,16 +224,12 @@ class ComparedFrontier(Frontier):
 
     def packed_sums(self) -> bytes:
         """The digests of all buckets."""
-        return b"".join(one.to_bytes(DIGEST_BYTES, "big") for one in self.sums)
+        return _SUMS.pack(*self.sums)
 
     def differing(self, packed: bytes) -> list[int]:
         """The buckets whose digests are others in what `packed_sums` gave elsewhere."""
-        return [
-            bucket
-            for bucket, one in enumerate(self.sums)
-            if packed[bucket * DIGEST_BYTES : (bucket + 1) * DIGEST_BYTES]
-            != one.to_bytes(DIGEST_BYTES, "big")
-        ]
+        others = _SUMS.unpack(packed)
+        return [bucket for bucket, one in enumerate(self.sums) if one != others[bucket]]
 
     def in_bucket(self, bucket: int) -> list[tuple[bytes, int]]:
         return [(stream, self._marks[stream]) for stream in self._by_bucket[bucket]]

@@ -173,7 +173,6 @@ class AckResponse:
     entity: str
     session: bytes
     replica: bytes
-    epoch: int
     sync: int
     highest: int
     """The newest number that the subscriber has been notified of."""
@@ -189,7 +188,7 @@ class AckResponse:
     """No event of a stream that began before this time comes any more."""
 
     def __post_init__(self) -> None:
-        _check((self.epoch, self.sync, self.highest, self.floor))
+        _check((self.sync, self.highest, self.floor))
         _check_spans(self.missing)
         _check_gaps(self.gaps)
 

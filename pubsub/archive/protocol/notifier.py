@@ -26,13 +26,10 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.replica_table import ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import AdvanceSync, Change, GapsTold, Note, StoredEvent
+from pubsub.archive.store.changes import AdvanceSync, GapsTold, StoredEvent
 from pubsub.event import ID_BYTES
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers
-
-SYNC = "sync/"
-"""Notes of sync points that are ahead of what the application is done with."""
 
 SHARE = 64
 """Events that one of several subscribers of a name has and is not done with."""
@@ -80,9 +77,7 @@ class Notifier:
 
     def refuse(self, to: Contact, name: str, session: bytes, why: str) -> None:
         world = self._world
-        refusal = AckResponse(
-            world.topic, name, session, world.replica, 0, 0, 0, (), (), 0.0, why, 0
-        )
+        refusal = AckResponse(world.topic, name, session, world.replica, 0, 0, (), (), 0.0, why, 0)
         world.context.send(to, refusal)
 
     # Notifying.
@@ -329,19 +324,15 @@ class Notifier:
 
     def _persist_progress(self, entity: EntityDissemination) -> None:
         """Make the sync point safe; then, and not before, tell the subscriber."""
-        topic, sync = self._world.topic, entity.sync
-        changes: list[Change] = []
-        if entity.done > 0:
-            changes.append(AdvanceSync(topic, entity.name, entity.done))
-        if sync > entity.done:
-            changes.append(Note(topic, SYNC + entity.name, str(sync).encode()))
+        sync = entity.sync
+        change = AdvanceSync(self._world.topic, entity.name, entity.done, sync)
 
         def safe() -> None:
             entity.granted = max(entity.granted, sync)
             for session in entity.serving.sessions.values() if entity.serving is not None else ():
                 self.respond(entity, session)
 
-        self._world.commit(changes, safe)
+        self._world.commit([change], safe)
 
     def _heard_of_gaps(self, entity: EntityDissemination, invoice: Invoice) -> None:
         """Forget the gaps of an entity once it has heard of all that there are."""
@@ -367,7 +358,6 @@ class Notifier:
             entity.name,
             session.id,
             world.replica,
-            entity.epoch,
             min(serving.sync, entity.granted),
             session.previous,
             session.missing(session.previous if is_quiet else session.acknowledged_to),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
-from pubsub.archive.protocol.forgetting import pack_times, unpack_time
+from pubsub.archive.protocol.forgetting import pack_time, unpack_time
 from pubsub.archive.protocol.frontier import Awaited, Frontier
 from pubsub.archive.protocol.messages import EntityUpdates
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
@@ -112,7 +112,7 @@ class ReplicaTable:
             gone = (
                 ForgetReplica(topic, replica),
                 Note(topic, PEER + replica.hex(), None),
-                Note(topic, SHARED, pack_times(self._shared_until)),
+                Note(topic, SHARED, pack_time(self._shared_until)),
             )
             self._world.commit(gone, lambda: None)
 

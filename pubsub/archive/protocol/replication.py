@@ -273,12 +273,12 @@ class Replication:
         stored: Iterable[tuple[bytes, int]] = (),
         want: bool = False,
     ) -> None:
-        world, most = self._world, self._world.config.batch_bytes
-        for part in batches(have, mark_size, most):
-            invoice = ReplicaInvoice(world.topic, world.replica, tuple(part), (), want, ())
-            world.context.send(peer.contact, invoice)
-        for lines in batches(stored, mark_size, most):
-            invoice = ReplicaInvoice(world.topic, world.replica, (), tuple(lines), False, ())
+        world = self._world
+        rows = [*((True, mark) for mark in have), *((False, line) for line in stored)]
+        for part in batches(rows, lambda row: MARK_BYTES, world.config.batch_bytes):
+            marks = tuple(mark for is_mark, mark in part if is_mark)
+            lines = tuple(line for is_mark, line in part if not is_mark)
+            invoice = ReplicaInvoice(world.topic, world.replica, marks, lines, want, ())
             world.context.send(peer.contact, invoice)
 
     # Comparing.

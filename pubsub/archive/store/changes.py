@@ -77,36 +77,29 @@ class Reserve(SmallChange):
 
 
 @_numbered(2)
-class Register(SmallChange):
-    """Register an entity from `epoch` on, where its sync point begins; a registered one stays as it is."""
+class PutEntity(SmallChange):
+    """Register an entity that has had everything up to `done`; of a registered one, replace the state."""
 
     entity: str
-    epoch: int
+    done: int
+    state: bytes
+    """What the archive itself keeps of the entity."""
 
 
 @_numbered(3)
 class Deregister(SmallChange):
-    """Forget an entity with its profiles, sync point and gaps; nothing is kept for it any more."""
+    """Forget an entity with its state, sync point and gaps; nothing is kept for it any more."""
 
     entity: str
-
-
-@_numbered(4)
-class PutProfile(SmallChange):
-    """Add or replace one of an entity's profiles; `sequence` is the number of this operation."""
-
-    entity: str
-    name: str
-    sequence: int
-    profile: bytes
 
 
 @_numbered(7)
 class AdvanceSync(SmallChange):
-    """Raise an entity's sync point; it never goes back."""
+    """Raise what an entity is done with, and its sync point; neither goes back."""
 
     entity: str
-    sync: int
+    done: int
+    sync: int = 0
 
 
 @_numbered(8)

@@ -1,4 +1,4 @@
-"""The few things that the append-file store asks of a file system; the real one, and one in memory.
+"""The few things that the append-file store asks of a file system, and the real one.
 
 `overlay.virtual.disk.VirtualDisk` is another: so the crash tests run the store's own code.
 """
@@ -115,63 +115,6 @@ class RealFileSystem:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-class MemoryFile:
-    """A file that ends with its file system."""
-
-    def __init__(self) -> None:
-        self._contents = bytearray()
-
-    def append(self, data: bytes) -> None:
-        self._contents += data
-
-    def read(self, offset: int, size: int) -> bytes:
-        return bytes(self._contents[offset : offset + size])
-
-    def size(self) -> int:
-        return len(self._contents)
-
-    def truncate(self, size: int) -> None:
-        del self._contents[size:]
-
-    def sync(self) -> None:
-        """Nothing here outlives the process."""
-
-    def close(self) -> None:
-        """The file system keeps it."""
-
-
-class MemoryFileSystem:
-    """The store's files in memory, for trying things out: nothing of them outlives the process."""
-
-    sync_seconds = 0.0
-    """Nothing waits for a disk."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, MemoryFile] = {}
-
-    def make_directory(self, path: str) -> None:
-        """Directories need not be made here."""
-
-    def lock(self, directory: str) -> None:
-        """Nobody else has these files."""
-
-    def unlock(self, directory: str) -> None:
-        """See above."""
-
-    def names(self, directory: str) -> list[str]:
-        start = directory.rstrip("/") + "/"
-        return sorted(path[len(start) :] for path in self._files if path.startswith(start))
-
-    def open(self, path: str) -> MemoryFile:
-        return self._files.setdefault(path, MemoryFile())
-
-    def remove(self, path: str) -> None:
-        del self._files[path]
-
-    def sync_directory(self, directory: str) -> None:
-        """Does nothing: no directory here outlives the process."""
 
 
 def sync_descriptor(descriptor: int) -> None:

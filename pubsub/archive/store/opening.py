@@ -28,10 +28,9 @@ def open_store(address: str) -> Store:
 
         return PostgresqlStore(address)
     if address == "memory:":
-        from pubsub.archive.store.append_files import AppendFileStore
-        from pubsub.archive.store.filesystem import MemoryFileSystem
+        from pubsub.archive.store.sqlite import MemoryStore
 
-        return AppendFileStore(MemoryFileSystem(), "/archive")
+        return MemoryStore()
     raise UsageError(
         f"{address!r} is not a store: write sqlite:///events.db, file:///directory"
         " or postgresql://user@host/database"

@@ -12,7 +12,7 @@ which sees the registry through its own changes; `settle` makes them the registr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -26,8 +26,7 @@ from pubsub.archive.store.changes import (
     ForgetTopic,
     GapsTold,
     Note,
-    PutProfile,
-    Register,
+    PutEntity,
     Reserve,
     StoredEvent,
 )
@@ -43,11 +42,12 @@ class Entity(NamedTuple):
     """A registered entity of a topic."""
 
     name: str
-    epoch: int
-    """The sequence number of its registration: it is to have what comes after."""
+    done: int
+    """It is done with everything for it up to this number."""
     sync: int
-    """It has had everything for it up to this number."""
-    profiles: Mapping[str, bytes]
+    """It has acknowledged everything for it up to this number."""
+    state: bytes
+    """What the archive itself keeps of it."""
     gaps: tuple[EntityGap, ...]
     """What was removed before it had it, and it has not been told of."""
 
@@ -88,7 +88,7 @@ class Registry:
         """The names in an event's audience that are still registered and have not had the event."""
         entities = self.rows(topic, "entity")
         return tuple(
-            name for name in audience if name in entities and sequence > entities[name].sync
+            name for name in audience if name in entities and sequence > entities[name].done
         )
 
     def settle(self, pending: Pending) -> None:
@@ -151,21 +151,14 @@ class Pending:
 
     def _apply_to_entity(self, change: Change) -> None:
         match change:
-            case Register(topic, name, epoch):
-                self._raise(topic, "last", "", epoch)
-                if self.get(topic, "entity", name) is None:
-                    self.changed[topic, "entity", name] = Entity(name, epoch, epoch, {}, ())
+            case PutEntity(topic, name, done, state):
+                self._raise(topic, "last", "", 0)
+                known = self.get(topic, "entity", name) or Entity(name, done, done, b"", ())
+                self.changed[topic, "entity", name] = known._replace(state=state)
             case Deregister(topic, name):
                 self.changed[topic, "entity", name] = None
-            case PutProfile(topic, name, profile_name, sequence, profile):
-                self._raise(topic, "last", "", sequence)
-                self._change(
-                    topic,
-                    name,
-                    lambda one: one._replace(profiles={**one.profiles, profile_name: profile}),
-                )
-            case AdvanceSync(topic, name, sync):
-                self._change(topic, name, lambda one: one._replace(sync=max(sync, one.sync)))
+            case AdvanceSync(topic, name, done, sync):
+                self._change(topic, name, partial(_advanced, done, sync))
             case Drop(topic, _, gaps):
                 for gap in gaps:
                     self._change(topic, gap.entity, partial(_with_gap, gap))
@@ -189,14 +182,17 @@ class Pending:
             self.changed[row] = number
 
 
+def _advanced(done: int, sync: int, entity: Entity) -> Entity:
+    done = max(done, entity.done)
+    return entity._replace(done=done, sync=max(done, sync, entity.sync))
+
+
 def _with_gap(gap: EntityGap, entity: Entity) -> Entity:
     return entity._replace(gaps=tuple(with_gap(list(entity.gaps), gap)))
 
 
 def _entity_changes(topic: str, entity: Entity) -> Iterator[Change]:
-    yield Register(topic, entity.name, entity.epoch)
-    for name, profile in entity.profiles.items():
-        yield PutProfile(topic, entity.name, name, 0, profile)
-    yield AdvanceSync(topic, entity.name, entity.sync)
+    yield PutEntity(topic, entity.name, entity.done, entity.state)
+    yield AdvanceSync(topic, entity.name, entity.done, entity.sync)
     if entity.gaps:
         yield Drop(topic, (), entity.gaps)

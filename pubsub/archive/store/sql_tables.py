@@ -181,8 +181,8 @@ def load(connection: Connection) -> tuple[Registry, Names]:
         if kind == "amount":
             names.amounts[topics[topic]] = (value[0], value[1])
         elif kind == "entity":
-            name, epoch, sync, profiles, gaps = value
-            entity = Entity(name, epoch, sync, profiles, tuple(map(EntityGap.unpack, gaps)))
+            name, done, sync, state, gaps = value
+            entity = Entity(name, done, sync, state, tuple(map(EntityGap.unpack, gaps)))
             registry.put(topics[topic], kind, name, entity)
         else:
             key = key if kind == "catenation" else key.decode()

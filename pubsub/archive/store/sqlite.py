@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pubsub.archive.errors import StoreError
+from pubsub.archive.store.changes import Change
 from pubsub.archive.store.filesystem import lock_file
 from pubsub.archive.store.sql_tables import (
     CREATE_EVENTS,
@@ -145,6 +146,27 @@ def make_tables(connection: SqliteConnection) -> None:
     """Make the tables where there are none."""
     for statement in SCHEMA:
         connection.execute(statement.format(int="INTEGER", real="REAL", blob="BLOB"))
+
+
+class MemoryStore(Store):
+    """A store for trying things out: it waits for no disk, and nothing of it outlives the process."""
+
+    blocking = False
+
+    def __init__(self) -> None:
+        connection = SqliteConnection(":memory:", ("PRAGMA journal_mode=OFF",))
+        make_tables(connection)
+        super().__init__("in memory", connection, connection, _ERRORS)
+        self._unsynced: list[Change] = []
+
+    def write(self, changes: Sequence[Change]) -> None:
+        # The connection that reads is the one that writes: nothing is written before it may be shown.
+        self._unsynced += changes
+
+    def sync(self) -> None:
+        changes, self._unsynced = self._unsynced, []
+        super().write(changes)
+        super().sync()
 
 
 class SqliteConnection:

@@ -2,7 +2,7 @@
 (sections 4.4, 4.5 and 9.2 of the reliable delivery paper).
 
 A store keeps, for each topic: the inventory of events, each with a sequence number; the dissemination table
-(for whom an event is, and who has not had it); the registered entities with their epochs, profiles and sync
+(for whom an event is, and who has not had it); the registered entities with their state and sync
 points; the catenation number of each publisher; one table for each other replica, of the numbers that events
 have there.
 

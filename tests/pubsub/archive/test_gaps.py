@@ -109,9 +109,7 @@ def respond(reader: SubscriberActor, replica: bytes, *gaps: tuple[bytes, int, in
     core = reader.core
     assert core.archive is not None
     rows = tuple((*gap, "forgotten") for gap in gaps)
-    response = AckResponse(
-        TOPIC, reader.name, core._session, replica, 1, 0, 0, (), rows, 0.0, "", 0
-    )
+    response = AckResponse(TOPIC, reader.name, core._session, replica, 0, 0, (), rows, 0.0, "", 0)
     core.receive_response(core.archive, response)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgpack
 import pytest
 
 from overlay.errors import UsageError
-from pubsub.archive.protocol.entities import PROFILE
-from pubsub.archive.protocol.notifier import SYNC
-from pubsub.archive.store.changes import Change, Note, PutProfile
+from pubsub.archive.store.changes import AdvanceSync, Change, PutEntity
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
     TOPIC,
@@ -60,7 +59,7 @@ def test_nothing_is_delivered_before_the_sync_point_is_on_stable_storage(
     def hold_sync_points(
         self: StageCommit, changes: Sequence[Change], then: Callable[[], None]
     ) -> None:
-        is_sync = any(isinstance(one, Note) and one.key.startswith(SYNC) for one in changes)
+        is_sync = any(isinstance(one, AdvanceSync) and one.sync > one.done for one in changes)
         commit(self, changes, (lambda: stuck.append(then)) if is_sync and holding else then)
 
     holding = False
@@ -89,8 +88,9 @@ def test_an_archive_that_cannot_read_a_profile_does_not_start_and_says_what_to_i
     sim.stage.run(3)
     assert reader.core.is_registered
     (archive,) = sim.archives
+    unreadable = b"\x92\xa7/soccer\xc4\x02\x91\x09"
     archive.store.write(
-        [PutProfile(TOPIC, "choosy", PROFILE, 9, b"\x92\xa7/soccer\xc4\x02\x91\x09")]
+        [PutEntity(TOPIC, "choosy", 0, msgpack.packb((unreadable, 9, 0.0, 0.0, 0.0)))]
     )
     archive.store.sync()
     archive.crash()

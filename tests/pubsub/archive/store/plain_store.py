@@ -66,5 +66,5 @@ class PlainStore:
         return tuple(
             name
             for name in event.destinations
-            if (entity := self.registry.get(topic, "entity", name)) and event.sequence > entity.sync
+            if (entity := self.registry.get(topic, "entity", name)) and event.sequence > entity.done
         )

@@ -15,8 +15,7 @@ from pubsub.archive.store import (
     ForgetTopic,
     GapsTold,
     Note,
-    PutProfile,
-    Register,
+    PutEntity,
     ReplicaStored,
     Reserve,
     StoredEvent,
@@ -72,9 +71,9 @@ class Schedule:
         if kind == 2:
             return Deregister(topic, entity)
         if kind in (3, 4):
-            return PutProfile(topic, entity, chance.choice("xy"), last, chance.randbytes(5))
+            return PutEntity(topic, entity, last, chance.randbytes(5))
         if kind == 7:
-            return AdvanceSync(topic, entity, chance.randrange(last + 1))
+            return AdvanceSync(topic, entity, *(chance.randrange(last + 1) for _ in range(2)))
         if kind == 8:
             return Catenate(topic, chance.choice(PUBLISHERS), chance.randrange(20))
         if kind == 9:
@@ -89,7 +88,7 @@ class Schedule:
             return Drop(topic, (span,), (self.gap(entity, span),) * chance.randrange(2))
         if kind == 13:
             return GapsTold(topic, entity)
-        return Register(topic, entity, last)
+        return PutEntity(topic, entity, last, b"")
 
     def gap(self, entity: str, span: Span) -> EntityGap:
         if self.chance.random() < 0.2:

@@ -12,7 +12,7 @@ from pubsub.archive.store import (
     Damage,
     Drop,
     Note,
-    Register,
+    PutEntity,
     Store,
     open_store,
 )
@@ -28,7 +28,7 @@ STATE = Damage("", Span(0, 0), "corrupt")
 def filled_disk() -> VirtualDisk:
     disk = VirtualDisk()
     store = AppendFileStore(disk, "/archive", segment_bytes=1200)
-    store.write([Register("/soccer", "anna", 0), Note("/soccer", "key", b"value")])
+    store.write([PutEntity("/soccer", "anna", 0, b""), Note("/soccer", "key", b"value")])
     store.sync()
     for number in range(1, 25, 2):
         store.write([EVENTS[number], EVENTS[number + 1]])
@@ -147,7 +147,7 @@ def test_a_changed_row_of_sqlite_is_found_and_repaired(tmp_path: object, column:
 
     address = f"sqlite:///{tmp_path}/events.db"
     store = open_store(address)
-    store.write([Register("/soccer", "anna", 0), *(one for one in EVENTS.values())])
+    store.write([PutEntity("/soccer", "anna", 0, b""), *(one for one in EVENTS.values())])
     store.sync()
     store.close()
     with sqlite3.connect(f"{tmp_path}/events.db") as file:

@@ -9,8 +9,7 @@ from pubsub.archive.store import (
     Drop,
     ForgetStreams,
     Note,
-    PutProfile,
-    Register,
+    PutEntity,
     ReplicaStored,
     Reserve,
     Store,
@@ -124,7 +123,7 @@ def test_many_schedules_read_back_as_from_a_plain_store(opener: Opener, seed: in
 
 def test_readers_see_nothing_before_the_sync(opener: Opener) -> None:
     store = opener()
-    store.write([Register("/soccer", "anna", 0), event(1), Note("/soccer", "key", b"1")])
+    store.write([PutEntity("/soccer", "anna", 0, b""), event(1), Note("/soccer", "key", b"1")])
     assert store.topics() == ()
     assert store.last_sequence("/soccer") == 0
     assert store.events("/soccer", 0, 10) == []
@@ -164,7 +163,7 @@ def test_reserved_numbers_are_filled_later(opener: Opener) -> None:
 
 def test_sync_points_and_catenation_numbers_never_go_back(opener: Opener) -> None:
     store = opener()
-    commit(store, Register("/soccer", "anna", 0), event(5), AdvanceSync("/soccer", "anna", 5))
+    commit(store, PutEntity("/soccer", "anna", 0, b""), event(5), AdvanceSync("/soccer", "anna", 5))
     commit(store, event(6, catenation=2), AdvanceSync("/soccer", "anna", 3))
     entity = store.entity("/soccer", "anna")
     assert entity is not None
@@ -174,16 +173,16 @@ def test_sync_points_and_catenation_numbers_never_go_back(opener: Opener) -> Non
 
 def test_registering_again_changes_nothing(opener: Opener) -> None:
     store = opener()
-    commit(store, Register("/soccer", "anna", 3), PutProfile("/soccer", "anna", "all", 4, b"*"))
-    commit(store, Register("/soccer", "anna", 9))
+    commit(store, PutEntity("/soccer", "anna", 3, b"*"), Reserve("/soccer", 4))
+    commit(store, PutEntity("/soccer", "anna", 9, b"?"))
     entity = store.entity("/soccer", "anna")
     assert entity is not None
-    assert (entity.epoch, entity.sync, dict(entity.profiles)) == (3, 3, {"all": b"*"})
+    assert (entity.done, entity.sync, entity.state) == (3, 3, b"?")
 
 
 def test_sync_points_strike_from_the_dissemination_table(opener: Opener) -> None:
     store = opener()
-    commit(store, Register("/soccer", "anna", 0), *(event(n) for n in range(1, 8)))
+    commit(store, PutEntity("/soccer", "anna", 0, b""), *(event(n) for n in range(1, 8)))
     commit(store, AdvanceSync("/soccer", "anna", 4))
     assert [one.waiting for one in store.holdings("/soccer", 3, 2)] == [(), ("anna",)]
 

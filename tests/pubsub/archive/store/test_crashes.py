@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from overlay.virtual.disk import VirtualDisk, VirtualFile
-from pubsub.archive.store import Change, Register, Reserve, StoreError
+from pubsub.archive.store import Change, PutEntity, Reserve, StoreError
 from pubsub.archive.store.append_files import AppendFileStore
 from tests.pubsub.archive.store.plain_store import PlainStore
 from tests.pubsub.archive.store.schedules import TOPICS, Schedule, event
@@ -133,7 +133,7 @@ def test_many_seeds_lose_nothing_that_was_synced(seed: int) -> None:
 def test_a_last_write_cut_at_any_byte_is_dropped_whole() -> None:
     disk = VirtualDisk()
     store = AppendFileStore(disk, "/archive")
-    store.write([Register("/soccer", "anna", 0), event(1), event(2)])
+    store.write([PutEntity("/soccer", "anna", 0, b""), event(1), event(2)])
     store.sync()
     before = disk.image()
     store.write([event(3), event(4, body=b"x" * 100)])

@@ -15,7 +15,7 @@ from pubsub.archive.store import (
     Drop,
     EntityGap,
     GapsTold,
-    Register,
+    PutEntity,
     Retention,
     Scan,
     Store,
@@ -35,7 +35,7 @@ def filled(opener: Opener) -> Store:
         event(n, time=float(n), body=b"x" * 100, destinations=() if n % 2 else ("anna",))
         for n in range(1, 11)
     ]
-    store.write([Register("/soccer", "anna", 0), *changes])
+    store.write([PutEntity("/soccer", "anna", 0, b""), *changes])
     store.sync()
     return store
 

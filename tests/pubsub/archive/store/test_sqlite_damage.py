@@ -11,9 +11,9 @@ import pytest
 from pubsub.archive.store import (
     AdvanceSync,
     Note,
-    PutProfile,
-    Register,
+    PutEntity,
     ReplicaStored,
+    Reserve,
     Store,
     StoreError,
     open_store,
@@ -29,7 +29,7 @@ REPLICA = b"R" * 20
 def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("whole") / "events.db"
     store = open_store(f"sqlite:///{path}")
-    store.write([Register("/soccer", "anna", 0), PutProfile("/soccer", "anna", "x", 1, b"profile")])
+    store.write([PutEntity("/soccer", "anna", 0, b"profile"), Reserve("/soccer", 1)])
     store.sync()
     lines = tuple((one.id, number) for number, one in EVENTS.items())
     store.write(list(EVENTS.values()))
