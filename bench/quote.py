@@ -193,7 +193,7 @@ def _report_table(text: str, report: Report) -> str:
     kept = {row[0]: row for row in table["rows"]}
     if wanted and not kept.keys() >= set(wanted):
         raise QuoteError(f'"{text}": {title} has no row {sorted(set(wanted) - kept.keys())[0]!r}')
-    rows = [kept[name] for name in wanted or kept]
+    rows = [kept[name] for name in wanted] if wanted else table["rows"]
     lines = [[row[index] for index in shown] for row in [table["heads"], *rows]]
     written = markdown_table(lines)
     made = report["made"]

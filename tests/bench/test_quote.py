@@ -161,6 +161,14 @@ def test_tables_and_cells_of_the_report_are_quoted_as_it_shows_them(tmp_path: Pa
         quoted(REPORTED.replace('"reached"', '"nothing"'), kept(report=REPORT))
 
 
+def test_rows_that_begin_alike_are_all_quoted() -> None:
+    rows = [["defaults", "emulate", "66"], ["defaults", "simulate", "0.3"]]
+    costs = {"heads": ["figure", "tier", "seconds"], "rows": rows}
+    page = "<!-- report: costs --><!-- end of report -->"
+    written = quoted(page, kept(report={**REPORT, "tables": {"costs": costs}}))
+    assert "| defaults | emulate | 66 |\n| defaults | simulate | 0.3 |" in written
+
+
 def test_of_a_report_the_tables_are_kept_that_pages_ask_for(tmp_path: Path) -> None:
     (tmp_path / "docs/figures").mkdir(parents=True)
     (tmp_path / "docs/page.md").write_text(REPORTED)
