@@ -155,6 +155,22 @@ def test_claims_are_decided_while_rows_are_running(monkeypatch: pytest.MonkeyPat
     assert told[2] == "the rows have ended"
 
 
+def test_claims_of_simulations_are_told_as_soon_as_these_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, told = aggregates(), MagicMock()
+    monkeypatch.setattr(runs.Aggregates, "of", lambda store, known=None: made)
+    suite = find_suite("quick")
+    rounds = runs._Rounds(suite, MagicMock(is_empty=False), told)
+    left = {one.id for one in suite.experiments}
+    assert rounds.meanwhile(left) == []
+    assert told.decided.call_count == 1  # none yet
+    left -= {one.id for one in suite.fixed}
+    for _ in range(2):
+        assert rounds.meanwhile(left) == []
+    assert told.decided.call_count == 2  # once, though it is asked twice
+
+
 def test_a_family_that_has_ended_grows_beside_others_and_by_its_own_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
