@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.report import report_files
-from bench.report.content import content
 from bench.report.figures import RECIPES
-from bench.report.material import Material
-from tests.bench.report.synthetic import aggregates
-from tests.bench.report.test_report import EVENT
+from tests.bench.report.synthetic import whole_content
 from tests.browser import BROWSER, OPTIONS
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
@@ -72,7 +69,7 @@ def browse(page: Path, profile: Path, *options: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize("width", [420, pytest.param(1400, marks=pytest.mark.sweep)])
 def test_the_page_opens_throws_nothing_and_answers_its_reader(tmp_path: Path, width: int) -> None:
     page = tmp_path / "report.html"
-    files = report_files(content(Material(aggregates(), spread=[EVENT])))
+    files = report_files(whole_content())
     page.write_text(files[page.name].replace("</body>", f"{PROBE}</body>"))
     seen = browse(page, tmp_path / "profile", f"--window-size={width},900", "--dump-dom")
     console = [line for line in seen.stderr.splitlines() if "CONSOLE" in line]

@@ -22,15 +22,8 @@ from bench.report.page import as_html, as_markdown
 from bench.report.spread import draw_spread, in_words, spread
 from bench.report.svg import draw
 from bench.results import WHOLE
-from tests.bench.report.synthetic import aggregates
+from tests.bench.report.synthetic import EVENT, aggregates, whole_content
 
-EVENT: dict[str, Any] = {
-    "mode": "structured",
-    "sizes": [4, 2],
-    "seed": 1,
-    "missed": [1, 0],
-    "had": [[0, 0, 0, None], [0, 1, 1, 0], [0, 2, 1, 0], [1, 3, 2, 1], [1, 4, 3, 3]],
-}
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 
 
@@ -53,14 +46,10 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
-def page(made: Aggregates) -> str:
-    return as_html(content(Material(made, spread=[EVENT])))
-
-
 @pytest.fixture(scope="module")
 def whole() -> str:
     """The page of everything, drawn once."""
-    return page(aggregates())
+    return as_html(whole_content())
 
 
 def test_every_recipe_is_drawn_with_a_line_in_every_panel() -> None:
@@ -152,16 +141,16 @@ def test_a_verdict_changes_with_the_results(claim: str, change: Any, whole: str)
 
 
 def test_the_page_tells_the_verdict_that_the_results_give() -> None:
-    assert verdict(page(aggregates(parasite)), "no-parasites") == "no"
+    assert verdict(as_html(whole_content(parasite)), "no-parasites") == "no"
 
 
 def test_what_was_not_measured_is_undecided() -> None:
-    empty = page(Aggregates([]))
+    empty = as_html(content(Material(Aggregates([]))))
     assert {verdict(empty, claim.name) for claim in CLAIMS} == {"open"}
 
 
 def test_the_report_has_its_figures_and_markdown() -> None:
-    files = report_files(content(Material(aggregates(), spread=[EVENT])))
+    files = report_files(whole_content())
     named = re.findall(r"\]\((figures/[^)]+\.svg)\)", files["report.md"])
     assert len(named) == len(RECIPES) + 1  # and what reliability costs
     for name in named:
@@ -172,7 +161,7 @@ def test_the_report_has_its_figures_and_markdown() -> None:
 
 
 def test_markdown_tells_the_same_verdicts() -> None:
-    text = as_markdown(content(Material(aggregates(parasite))))
+    text = as_markdown(whole_content(parasite))
     assert "does not hold: parasites were received" in text
 
 
