@@ -90,10 +90,6 @@ class Line:
             raise PlayerFailed(f"{self._name} failed: {answer.text}")
         return answer
 
-    def has_answered(self) -> bool:
-        """Whether an answer can be had without waiting."""
-        return self._pipe.poll(0)
-
     def end(self, within: float = END_SECONDS) -> None:
         """Tell the role to end with the order None."""
         with contextlib.suppress(OSError):
@@ -183,6 +179,12 @@ def resident_bytes(process: int) -> int:
     """Bytes of a process's memory that are in RAM (Linux only)."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def seconds_of(process: int) -> float:
+    """Processor seconds that a process has used, without those that it started (Linux only)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / TICKS
 
 
 def processor_seconds() -> dict[str, float]:

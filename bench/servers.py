@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Literal, Protocol, Self
 from urllib.parse import quote
 
+from bench.players import seconds_of
+
 # What temporary servers have in common.
 
 
@@ -55,8 +57,7 @@ class TemporaryServer:
     def processor_seconds(self) -> float:
         """What the process has used so far, where the system tells (Linux); 0 elsewhere."""
         try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            return seconds_of(self.pid)
         except (OSError, AssertionError):
             return 0.0
 

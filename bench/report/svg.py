@@ -180,8 +180,6 @@ def _spread(places: list[tuple[float, float, float, float]], y: Axis) -> str:
     )
 
 
-# What a figure is before it is drawn: panels of series of points, and axes with their ticks.
-
 # What a figure is, before it is drawn: panels side by side, each with series of points.
 
 

@@ -170,8 +170,7 @@ WORKLOAD = Workload(
     "broadcasts",
     "Costs of broadcasts",
     "Messages and delays of each broadcast beside the textbook's, and the coverage of probabilistic "
-    "broadcast "
-    "beside its closed form.",
+    "broadcast beside its closed form.",
     (
         Option("members", 8, "members of the group"),
         Option("gossip_members", 1000, "members for probabilistic broadcast", quick=200),

@@ -83,8 +83,7 @@ WORKLOAD = Workload(
     "collections",
     "Collections",
     "Collections on whole nodes of the virtual network, 5 to 50 ms apart: how soon elements are "
-    "delivered, and "
-    "what one costs in datagrams.",
+    "delivered, and what one costs in datagrams.",
     (
         Option("nodes", [4, 8], "numbers of nodes", quick=[4]),
         Option("elements", 40, "elements that are added, ten a second"),

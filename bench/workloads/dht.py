@@ -310,8 +310,7 @@ WORKLOAD = Workload(
     "dht",
     "DHT and directory",
     "Lookups of 64 real nodes on loopback, against stock kademlia in the same run; samples of the topic "
-    "directory; "
-    "what an idle node sends.",
+    "directory; what an idle node sends.",
     (Option("parts", list(PARTS), "which of them", choices=tuple(PARTS)),),
     run,
     (

@@ -196,8 +196,7 @@ WORKLOAD = Workload(
     "distributors",
     "Distributors",
     "One distributor with thousands of light subscribers: deliveries, cost and memory; then it is "
-    "killed, and the "
-    "subscribers move to others.",
+    "killed, and the subscribers move to others.",
     (
         Option("subscribers", [5000], "numbers of subscribers", quick=[500]),
         Option("crowds", 2, "processes that the subscribers share"),

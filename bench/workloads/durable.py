@@ -229,8 +229,7 @@ WORKLOAD = Workload(
     "durable",
     "Durable delivery",
     "Durable delivery against best effort, and beside Redis streams and JetStream, in one run; then how "
-    "fast a "
-    "subscriber catches up.",
+    "fast a subscriber catches up.",
     (
         Option("subscribers", [1, 4], "numbers of subscribers", quick=[4]),
         Option("stores", ["sqlite", "append files"], "the archive's stores", choices=STORES),

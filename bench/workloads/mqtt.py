@@ -22,10 +22,9 @@ import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
-from bench.players import TICKS, Players, resident_bytes
+from bench.players import TICKS, Players, resident_bytes, seconds_of
 from bench.servers import MosquittoServer, NotInstalled, installed
 from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Setting, Workload, column
 from overlay import loops
@@ -82,10 +81,10 @@ def _speed(
             processes.append(process)
         load = players.start(push, ports, qos, subscribers, _messages(options, subscribers))
         load.answer()  # all are connected
-        before = [_processor_seconds(one) for one in processes]
+        before = [seconds_of(one) for one in processes]
         load.tell("begin")
         found = load.answer()
-        spent = [_processor_seconds(one) - was for one, was in zip(processes, before, strict=True)]
+        spent = [seconds_of(one) - was for one, was in zip(processes, before, strict=True)]
         rate = found.pop("received") / max(max(spent), 1 / TICKS)
         yield Row("mqtt", settings, "capacity", rate, "messages/s", network)
         for metric, (value, unit) in found.items():
@@ -95,12 +94,6 @@ def _speed(
 def _messages(options: argparse.Namespace, subscribers: int) -> int:
     """How many to publish: many subscribers are given more, since that goes faster."""
     return int(options.messages * (5 if subscribers > 10 else 1) // subscribers)
-
-
-def _processor_seconds(process: int) -> float:
-    """What a process has used (Linux only)."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / TICKS
 
 
 def _memory(system: str, clients: int) -> Iterator[Row]:

@@ -199,8 +199,7 @@ WORKLOAD = Workload(
     "stores",
     "Stores of an archive",
     "How many events a second an archive's store makes durable, by batches and by publishers that wait, "
-    "beside Redis "
-    "streams and JetStream.",
+    "beside Redis streams and JetStream.",
     (
         Option("seconds", 0.4, "how long each round runs"),
         Option("rounds", 3, "rounds, of which the fastest counts", quick=1),
