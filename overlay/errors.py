@@ -18,13 +18,20 @@ class UsageError(CamcastError, ValueError):
 
 
 def check_positive(config: Any, *, besides: tuple[str, ...] = ()) -> None:
-    """`UsageError` for the first number of a dataclass, but for those named, that is not more than 0, or at
-    least 1 where it is an `int`. Its module must have `from __future__ import annotations`."""
+    """`UsageError` for the first field for a number in a dataclass that has something else; or, but for those
+    named, a number that is not more than 0, or at least 1 where it is an `int`. Its module must have
+    `from __future__ import annotations`."""
     for field in fields(config):
         value = getattr(config, field.name)
-        if field.name in besides or field.type not in ("int", "float"):
+        if field.type not in ("int", "float"):
             continue
-        if field.type == "int" and not value >= 1:
+        is_int = field.type == "int"
+        if isinstance(value, bool) or not isinstance(value, int if is_int else int | float):
+            named = "a whole number" if is_int else "a number"
+            raise UsageError(f"{field.name} must be {named}, not {value!r}")
+        if field.name in besides:
+            continue
+        if is_int and not value >= 1:
             raise UsageError(f"{field.name}={value} must be at least 1")
         if not value > 0:
             raise UsageError(f"{field.name}={value} must be more than 0")

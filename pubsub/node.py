@@ -48,7 +48,8 @@ from pubsub.trace import Trace
 from pubsub.validation import Validation
 
 if TYPE_CHECKING:  # these services are imported when a node first uses them
-    from pubsub.archive.durability import Durability, LocalArchive
+    from pubsub.archive.archive import Archive
+    from pubsub.archive.durability import Durability
     from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
     from pubsub.archive.publishing import DurableOutcome
     from pubsub.collections.node_collections import C, NodeCollections
@@ -86,7 +87,7 @@ class Node:
         """Tasks that end with this node."""
         self.reporting: dict[str, Callable[[], dict[str, Any]]] = {}
         """What services on this node add to its reports, by their names (see `pubsub.reports`)."""
-        self.archive: LocalArchive | None = None
+        self.archive: Archive | None = None
         """The archive that runs on this node, if one does; it sets this itself."""
 
     @classmethod

@@ -3,8 +3,7 @@ subscriptions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pubsub.archive.client import DurableClient
 from pubsub.archive.durable_subscription import DurableSubscription
@@ -14,17 +13,6 @@ from pubsub.topic import Pattern
 
 if TYPE_CHECKING:
     from pubsub.node import Node
-
-
-class LocalArchive(Protocol):
-    """An archive on this very node, which the directory does not tell it of."""
-
-    @property
-    def topics(self) -> Mapping[str, object]:
-        """The topics that the archive manages."""
-        ...
-
-    def status(self) -> dict[str, Any]: ...
 
 
 class Durability:

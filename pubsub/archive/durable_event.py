@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from overlay.wire import WireError
 from pubsub.archive.protocol.subscriber import Numbered
 from pubsub.data import MALFORMED
 from pubsub.event import RUN_BYTES, Event, Origin
 from pubsub.validation import Validation
+
+if TYPE_CHECKING:
+    from pubsub.archive.durable_subscription import DurableSubscription
 
 
 class DurableEvent(Event):
@@ -38,7 +41,7 @@ class DurableEvent(Event):
         self.missed = missed
         """This many events before this one will not come; `on_gap` is told which."""
         self._numbered = numbered
-        self._held: HeldEvent | None = None
+        self._held: DurableSubscription | None = None
 
     def ack(self) -> None:
         """The application is done with this event, which does not come again. Asking for the next one says
@@ -54,7 +57,7 @@ class DurableEvent(Event):
         if self._held is not None:
             self._held.give_back(self, delay)
 
-    def held_by(self, held: HeldEvent) -> Self:
+    def held_by(self, held: DurableSubscription) -> Self:
         """This event, in an application's hands."""
         self._held = held
         return self
@@ -66,14 +69,6 @@ class DurableEvent(Event):
 
     def _fields(self) -> dict[str, Any]:
         return super()._fields() | {name: getattr(self, name) for name in self.__slots__[2:]}
-
-
-class HeldEvent(Protocol):
-    """What a subscription does with events that it has given to the application."""
-
-    def acknowledge(self, event: DurableEvent) -> None: ...
-
-    def give_back(self, event: DurableEvent, delay: float) -> None: ...
 
 
 def from_archive(

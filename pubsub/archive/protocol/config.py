@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from overlay.errors import UsageError, check_positive
-
-_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
-    "int": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-}
-"""By a field's type, as it is written: the types of its values, and what they are called."""
-
 
 DEADLINE = 30.0
 """Seconds that a durable event has to become safe, unless told otherwise."""
@@ -90,11 +82,6 @@ class DurableConfig:
     """The most bytes of events in one message, unless one event alone has more."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            kinds, named = _KINDS[field.type]
-            if not isinstance(value, kinds) or isinstance(value, bool):
-                raise UsageError(f"{field.name} must be {named}, not {value!r}")
         check_positive(self, besides=("skew", "abandoned", "forget_runs"))
         if not self.skew >= 0:
             raise UsageError(f"skew={self.skew} must be 0 seconds or more")

@@ -268,6 +268,7 @@ class Entities:
             self.registering.pop(entity.name, None)
             if self.all.get(entity.name) is not entity:
                 return  # removed in the meantime
+            entity.is_known_elsewhere = False
             self._on_change(entity)
             self._begin(sender, register, entity)
 

@@ -33,7 +33,11 @@ Update = tuple[str, bytes, bool, bool, Marks, float, float]
 NUMBER_BITS = 48
 
 SOON = 0.02
-"""Seconds that updates gather before they are sent."""
+"""Seconds that registrations and removals gather before they are sent."""
+
+LATER = 0.25
+"""Seconds that progress gathers. Should the archive and the subscriber crash within them, what the application
+got done with meanwhile comes again, marked."""
 
 AHEAD = 86400.0
 """Seconds that another replica's clock may be ahead of this one's; what is said to have happened later is
@@ -80,10 +84,12 @@ class EntityExchange:
         self._sendings = 0
         self._changed: dict[str, EntityDissemination] = {}
         self._gone: dict[str, None] = {}
-        self._timer = OneTimer(world.context.call_later, self._tell)
+        self._soon = OneTimer(world.context.call_later, self._tell)
+        self._later = OneTimer(world.context.call_later, self._tell)
 
     def close(self) -> None:
-        self._timer.close()
+        self._soon.close()
+        self._later.close()
 
     # Telling.
 
@@ -94,13 +100,16 @@ class EntityExchange:
             return
         self._gone.pop(entity.name, None)
         self._changed[entity.name] = entity
-        self._timer.set(SOON)
+        if entity.is_known_elsewhere:
+            self._later.set(LATER)
+        else:
+            self._soon.set(SOON)
 
     def removed(self, name: str) -> None:
         self._changed.pop(name, None)
         if len(self._table):
             self._gone[name] = None
-            self._timer.set(SOON)
+            self._soon.set(SOON)
 
     def is_told(self, peer: ReplicaPeer) -> bool:
         """Whether a replica has heard of every registration and removal here."""
@@ -109,11 +118,12 @@ class EntityExchange:
 
     def flush(self) -> None:
         """Tell now what would be told in a moment."""
-        if self._timer.is_set:
-            self._timer.cancel()
+        if self._changed or self._gone:
             self._tell()
 
     def _tell(self) -> None:
+        self._soon.cancel()
+        self._later.cancel()
         self.number += 1
         tombstones = self.entities.tombstones
         gone = [_removal(name, tombstones.time(name)) for name in self._gone]
@@ -214,21 +224,9 @@ class EntityExchange:
         ]
         pages += [((), tuple(part)) for part in batches(rows, _size_of, most)]
         for page, (marks, updates) in enumerate(pages or [((), ())]):
-            world.context.send(
-                peer.contact,
-                EntityUpdates(
-                    world.topic,
-                    world.replica,
-                    number,
-                    self._sendings,
-                    page,
-                    max(len(pages), 1),
-                    marks,
-                    updates,
-                    full,
-                    False,
-                ),
-            )
+            place = (number, self._sendings, page, max(len(pages), 1))
+            message = EntityUpdates(world.topic, world.replica, *place, marks, updates, full)
+            world.context.send(peer.contact, message)
 
     # Hearing.
 
@@ -236,7 +234,7 @@ class EntityExchange:
         """A sign of life: does the replica know of updates that did not come?"""
         if is_new or info.updates != peer.updates:
             world = self._world
-            question = EntityUpdates(world.topic, world.replica, 0, 0, 0, 1, (), (), False, True)
+            question = EntityUpdates(world.topic, world.replica, wanted=True)
             world.context.send(peer.contact, question)
 
     def receive(self, sender: Contact, message: EntityUpdates) -> None:

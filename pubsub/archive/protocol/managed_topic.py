@@ -184,7 +184,7 @@ class ManagedTopic:
             self._publishers.clear()
 
     def _send_elsewhere(self, publisher: Contact, stream: bytes) -> None:
-        self.world.context.send(publisher, Negotiation(self.topic, stream, (), 0, (), 0))
+        self.world.context.send(publisher, Negotiation(self.topic, stream))
 
     def close(self) -> None:
         self._flush_timer.close()
@@ -253,7 +253,7 @@ class ManagedTopic:
             self._send_elsewhere(sender, stream)
             return
         if self.forgetting.refuses(stream):
-            again = Negotiation(self.topic, stream, (), 0, (), int(self.world.clock()))
+            again = Negotiation(self.topic, stream, begin=int(self.world.clock()))
             self.world.context.send(sender, again)
             return
         events: list[ReadEvent] = []
@@ -281,8 +281,9 @@ class ManagedTopic:
 
     def _ask_publishers(self, ids: tuple[bytes, ...]) -> None:
         """Have those publishers who still keep events with these ids send them again."""
+        replicas = len(self.replication.table) + 1
         for stream, publisher in self._publishers.items():
-            again = Negotiation(self.topic, stream, (), len(self.replication.table) + 1, (), 0, ids)
+            again = Negotiation(self.topic, stream, replicas=replicas, wanted=ids)
             self.world.context.send(publisher, again)
 
     def take(self, replica: bytes, rows: Iterable[Row]) -> None:
@@ -437,7 +438,7 @@ class ManagedTopic:
     ) -> None:
         safe = self.replication.table.safe(stream, self.here.get(stream))
         spans = () if missing is None else (missing,)
-        answer = Negotiation(self.topic, stream, safe, len(safe), spans, 0)
+        answer = Negotiation(self.topic, stream, safe, len(safe), spans)
         self.world.context.send(publisher, answer)
 
 

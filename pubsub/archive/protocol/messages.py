@@ -121,12 +121,12 @@ class Negotiation:
 
     topic: str
     stream: bytes
-    safe: tuple[int, ...]
+    safe: tuple[int, ...] = ()
     """All events up to safe[k] are on stable storage at k + 1 replicas or more."""
-    replicas: int
+    replicas: int = 0
     """How many replicas there are, this one included; 0 when this one serves no more: find another one."""
-    missing: Spans
-    begin: int
+    missing: Spans = ()
+    begin: int = 0
     """Not 0: nothing of this stream is taken, for it began too long ago to be remembered, or by a wrong
     clock. Begin another one at this time."""
     wanted: tuple[bytes, ...] = ()
@@ -173,18 +173,18 @@ class AckResponse:
     entity: str
     session: bytes
     replica: bytes
-    sync: int
-    highest: int
+    sync: int = 0
+    highest: int = 0
     """The newest number that the subscriber has been notified of."""
-    missing: Spans
-    gaps: GapRows
+    missing: Spans = ()
+    gaps: GapRows = ()
     """What was removed before the subscriber had it."""
-    began: float
+    began: float = 0.0
     """The entity has the events that were archived at this time or later; seconds since 1970. A subscriber
     that goes to a replica which has not heard of the registration begins there."""
-    refused: str
+    refused: str = ""
     """Why there is no registration; empty otherwise. See the words above."""
-    floor: int
+    floor: int = 0
     """No event of a stream that began before this time comes any more."""
 
     def __post_init__(self) -> None:
@@ -243,15 +243,15 @@ class StoredEvents:
 
     topic: str
     replica: bytes
-    events: tuple[tuple[bytes, int, int, float, bytes, int, bool], ...]
+    events: tuple[tuple[bytes, int, int, float, bytes, int, bool], ...] = ()
     """Stream; base; catenation number; time of archiving; the event; its sequence number there; whether yet
     another archive may have delivered it before that time. Or the same of several events, in one block: these
     are the numbers of the first, and those of the others follow."""
-    repaired: bool
+    repaired: bool = False
     """Asked for to repair damage: the sequence numbers are the receiver's own."""
-    lacking: Spans
+    lacking: Spans = ()
     """Numbers that were asked for to repair damage and lead to no event here."""
-    skips: Marks
+    skips: Marks = ()
     """Of these streams there is nothing up to this catenation number that the receiver lacks: it was removed,
     or is in another stream."""
     known: tuple[tuple[bytes, int], ...] = ()
@@ -269,13 +269,13 @@ class ReplicaInvoice:
 
     topic: str
     replica: bytes
-    have: Marks
+    have: Marks = ()
     """By stream: everything up to this catenation number."""
-    stored: tuple[tuple[bytes, int], ...]
+    stored: tuple[tuple[bytes, int], ...] = ()
     """Lines of the replica-sequence table: ids of events, and their sequence numbers there."""
-    want: bool
+    want: bool = False
     """Send what comes after those."""
-    repair: Spans
+    repair: Spans = ()
     """Its own sequence numbers of events that were damaged and are wanted again."""
     named: tuple[tuple[bytes, int], ...] = ()
     """The ids that these events had, as far as they are known, and their numbers."""
@@ -353,22 +353,22 @@ class EntityUpdates:
 
     topic: str
     replica: bytes
-    number: int
+    number: int = 0
     """Counts the updates of a replica's life, so that a lost one is noticed."""
-    sending: int
+    sending: int = 0
     """Tells apart what is sent under one number."""
-    page: int
-    pages: int
+    page: int = 0
+    pages: int = 1
     """What is sent may be in several messages: it counts when all of them are there."""
-    base: Marks
+    base: Marks = ()
     """What this replica has, or a part of it: most applications are done with nearly all of that."""
-    updates: tuple[tuple[str, bytes, bool, bool, Marks, float, float], ...]
+    updates: tuple[tuple[str, bytes, bool, bool, Marks, float, float], ...] = ()
     """Entity; interest; whether it is gone; whether its application is done with everything in `base` but for
     the streams mentioned; what it is done with, possibly in several rows; when it was registered or removed,
     and since when it has this interest, in seconds since 1970: the later one counts."""
-    full: bool
+    full: bool = False
     """Everything that the replica knows, of all its entities."""
-    wanted: bool
+    wanted: bool = False
     """Send me all of yours."""
 
     def __post_init__(self) -> None:

@@ -77,7 +77,7 @@ class Notifier:
 
     def refuse(self, to: Contact, name: str, session: bytes, why: str) -> None:
         world = self._world
-        refusal = AckResponse(world.topic, name, session, world.replica, 0, 0, (), (), 0.0, why, 0)
+        refusal = AckResponse(world.topic, name, session, world.replica, refused=why)
         world.context.send(to, refusal)
 
     # Notifying.
@@ -363,8 +363,7 @@ class Notifier:
             session.missing(session.previous if is_quiet else session.acknowledged_to),
             self.gaps(entity),
             entity.began,
-            "",
-            self._here.floor,
+            floor=self._here.floor,
         )
         world.context.send(session.contact, response)
 

@@ -149,7 +149,7 @@ class Repair:
             (id, number) for number, ids in self._ids.items() if number in wanted for id in ids
         ]
         question = ReplicaInvoice(
-            world.topic, world.replica, (), (), False, spans, tuple(named[:MOST_SPANS])
+            world.topic, world.replica, repair=spans, named=tuple(named[:MOST_SPANS])
         )
         world.context.send(peer.contact, question)
 
@@ -268,20 +268,13 @@ class Repair:
     ) -> None:
         world = self._world
         config = world.config
-        parts = list(batches(rows, lambda row: len(row[4]), config.batch_bytes, config.batch))
-        parts = parts or [[]]
-        for number, part in enumerate(parts, 1):
-            is_last = number == len(parts)
-            message = StoredEvents(
-                world.topic,
-                world.replica,
-                tuple(part),
-                True,
-                lacking if is_last else (),
-                (),
-                tuple(told) if is_last else (),
-            )
-            world.context.send(peer.contact, message)
+        for part in batches(rows, lambda row: len(row[4]), config.batch_bytes, config.batch):
+            events = StoredEvents(world.topic, world.replica, tuple(part), repaired=True)
+            world.context.send(peer.contact, events)
+        rest = StoredEvents(
+            world.topic, world.replica, repaired=True, lacking=lacking, known=tuple(told)
+        )
+        world.context.send(peer.contact, rest)
 
 
 def damaged_first(damaged: Numbers, ids: dict[int, dict[bytes, None]]) -> list[int]:

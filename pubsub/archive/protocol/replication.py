@@ -278,7 +278,7 @@ class Replication:
         for part in batches(rows, lambda row: MARK_BYTES, world.config.batch_bytes):
             marks = tuple(mark for is_mark, mark in part if is_mark)
             lines = tuple(line for is_mark, line in part if not is_mark)
-            invoice = ReplicaInvoice(world.topic, world.replica, marks, lines, want, ())
+            invoice = ReplicaInvoice(world.topic, world.replica, marks, lines, want)
             world.context.send(peer.contact, invoice)
 
     # Comparing.
@@ -384,7 +384,7 @@ class Replication:
             rows, lambda row: len(row[4]) + ROW_BYTES, config.batch_bytes, config.batch
         ):
             joined = tuple(join_rows(part))
-            message = StoredEvents(world.topic, world.replica, joined, False, (), ())
+            message = StoredEvents(world.topic, world.replica, joined)
             world.context.send(peer.contact, message)
 
     # Events and invoices of others.
@@ -483,7 +483,7 @@ class Replication:
     def _send_skips(self, peer: ReplicaPeer, skips: list[tuple[bytes, int]]) -> None:
         world = self._world
         for part in batches(skips, mark_size, world.config.batch_bytes):
-            message = StoredEvents(world.topic, world.replica, (), False, (), tuple(part))
+            message = StoredEvents(world.topic, world.replica, skips=tuple(part))
             world.context.send(peer.contact, message)
 
     def _room(self) -> int:
