@@ -43,14 +43,7 @@ from pubsub.archive.protocol.managed_topic import RECEIVED, ManagedTopic
 from pubsub.archive.protocol.messages import ReplicaInfo
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.replay_policy import ReplayPolicy
-from pubsub.archive.store import (
-    ForgetTopic,
-    GroupCommit,
-    Note,
-    Retention,
-    Store,
-    StoreError,
-)
+from pubsub.archive.store import ForgetTopic, GroupCommit, Note, Retention, Store, StoreError
 from pubsub.archive.store.group_commit import Reads
 from pubsub.archive.store.opening import open_store
 from pubsub.config import NodeSettings
@@ -440,11 +433,7 @@ def describe(store: Store, topic: ManagedTopic) -> dict[str, Any]:
             for peer in table.peers.values()
         },
         "subscribers": {
-            entity.name: {
-                "sync": entity.sync,
-                "done": entity.done,
-                "here": entity.is_served,
-            }
+            entity.name: {"sync": entity.sync, "done": entity.done, "here": entity.is_served}
             for entity in topic.entities.all.values()
         },
     }

@@ -94,10 +94,7 @@ class _Parser:
         return self._joined("AND", syntax.All, self._negation)
 
     def _joined(
-        self,
-        word: str,
-        kind: type[syntax.Any] | type[syntax.All],
-        part: Callable[[], Expression],
+        self, word: str, kind: type[syntax.Any] | type[syntax.All], part: Callable[[], Expression]
     ) -> Expression:
         items = [part()]
         while self._took("keyword", word):

@@ -107,10 +107,7 @@ class MessageReceipt:
     __slots__ = ("_change", "_reached", "number")
 
     def __init__(
-        self,
-        number: int,
-        reached: Callable[[Wait], bool],
-        change: Callable[[], Awaitable[object]],
+        self, number: int, reached: Callable[[Wait], bool], change: Callable[[], Awaitable[object]]
     ) -> None:
         """`reached` tells whether the message has reached a stage. `change` waits until that may have
         changed, and raises `ClosedError` when it never will."""

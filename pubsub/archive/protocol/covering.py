@@ -39,13 +39,7 @@ class Covering:
         it is known at once, as one that is to have everything."""
         number, topic = self._inventory.number(), self._world.topic
         entity = EntityDissemination(
-            name,
-            interest,
-            0,
-            number,
-            registered=registered,
-            began=registered,
-            revised=revised,
+            name, interest, 0, number, registered=registered, began=registered, revised=revised
         )
         entity.cover(marks)
         entity.covered.forget(self._here.floor)

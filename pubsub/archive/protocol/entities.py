@@ -24,13 +24,7 @@ from pubsub.archive.protocol.dissemination import (
 from pubsub.archive.protocol.forgetting import AFTERWARDS, Tombstones
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory, Page
-from pubsub.archive.protocol.messages import (
-    BUSY,
-    DEREGISTERED,
-    MOVED,
-    Invoice,
-    Register,
-)
+from pubsub.archive.protocol.messages import BUSY, DEREGISTERED, MOVED, Invoice, Register
 from pubsub.archive.protocol.notifier import Notifier, OnChange
 from pubsub.archive.protocol.replica_table import ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
@@ -228,10 +222,7 @@ class Entities:
     def registration(self, entity: EntityDissemination, number: int) -> list[Change]:
         """The changes that register an entity, or keep what has changed of it, under the next number."""
         topic = self._world.topic
-        return [
-            Reserve(topic, number),
-            PutEntity(topic, entity.name, entity.done, entity.state()),
-        ]
+        return [Reserve(topic, number), PutEntity(topic, entity.name, entity.done, entity.state())]
 
     def _find_beginning(
         self, register: Register, then: Callable[[tuple[int | None, float]], None]

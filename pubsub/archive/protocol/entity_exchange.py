@@ -64,11 +64,7 @@ class EntityExchange:
     """A core; `changed` is called for everything that others should hear of."""
 
     def __init__(
-        self,
-        world: ArchiveWorld,
-        inventory: Inventory,
-        here: ComparedFrontier,
-        table: ReplicaTable,
+        self, world: ArchiveWorld, inventory: Inventory, here: ComparedFrontier, table: ReplicaTable
     ) -> None:
         self._world = world
         self._inventory = inventory

@@ -113,13 +113,7 @@ class Finder:
             return
         trip = self._context.now() - asked[2]
         found = FoundArchive(
-            sender,
-            offer.topic,
-            offer.replica,
-            offer.load,
-            trip,
-            offer.catenation,
-            offer.time,
+            sender, offer.topic, offer.replica, offer.load, trip, offer.catenation, offer.time
         )
         self._offers[sender.id, offer.topic] = found
         if self._has_listened is None:

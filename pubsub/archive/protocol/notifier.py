@@ -188,12 +188,7 @@ class Notifier:
             return False
 
     def _send_all(
-        self,
-        entity: EntityDissemination,
-        serving: Serving,
-        offers: _Offers,
-        *,
-        again: bool = False,
+        self, entity: EntityDissemination, serving: Serving, offers: _Offers, *, again: bool = False
     ) -> None:
         """`again`: others have had them before."""
         for id, some in offers.items():

@@ -178,12 +178,7 @@ def pack_event(event: StoredEvent) -> bytes:
     topic = event.topic.encode()
     audience = _packed_audience(event.destinations) if event.destinations else b""
     head = _EVENT.pack(
-        event.catenation,
-        event.time,
-        len(event.id),
-        len(topic),
-        len(event.publisher),
-        len(audience),
+        event.catenation, event.time, len(event.id), len(topic), len(event.publisher), len(audience)
     )
     return b"".join((head, event.id, topic, event.publisher, audience, event.body))
 
