@@ -77,7 +77,7 @@ class Covering:
         A replica that was away may bring back an earlier interest: the one of the later revision counts, and
         of two at the same time the same one everywhere."""
         entity.cover(marks)
-        self._entities.used_at[entity.name] = self._world.context.now()
+        entity.used_at = self._world.context.now()
         if registered > entity.registered:
             entity.registered = registered
             self._entities.keep(entity)

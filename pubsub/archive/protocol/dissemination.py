@@ -307,6 +307,10 @@ class EntityDissemination:
     """`covered` has grown beyond what is on stable storage."""
     is_known_elsewhere: bool = field(init=False, default=False)
     """Other replicas have been told all of it, and need only hear of progress."""
+    used_at: float | None = field(init=False, default=None)
+    """When the name was last seen to be in use, here or at another replica, since this archive began."""
+    told_at: float = field(init=False, default=0.0)
+    """When other replicas were last told that it is."""
     is_settling: bool = field(init=False, default=False)
     """It is being looked which of the next events here `covered` covers."""
     is_waiting: bool = field(init=False, default=False)

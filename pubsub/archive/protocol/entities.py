@@ -64,10 +64,6 @@ class Entities:
         self.is_open = True
         """Whether subscribers are served; otherwise they are sent elsewhere."""
         self.tombstones = Tombstones(world)
-        self.used_at: dict[str, float] = {}
-        """When a name was last seen to be in use, here or at another replica, since this archive began."""
-        self._told_at: dict[str, float] = {}
-        """When other replicas were last told that it is."""
         self.registering: dict[str, None] = {}
         """Names whose registration, or whose new interest, is on its way to the disk."""
         self.all: dict[str, EntityDissemination] = {}
@@ -324,8 +320,6 @@ class Entities:
         """Forget an entity, which has been removed at this time here or at another replica. One that this
         archive does not know may be known to another, which is to hear of it."""
         self.all.pop(name, None)
-        self.used_at.pop(name, None)
-        self._told_at.pop(name, None)
         topic = self._world.topic
         changes: list[Change] = [Deregister(topic, name), Note(topic, COVERED + name, None)]
         if self._table.peers:
@@ -347,11 +341,13 @@ class Entities:
         for name, entity in list(self.all.items()):
             sessions = entity.serving.sessions.values() if entity.serving is not None else ()
             if any(now - one.heard_at < self._world.config.patience for one in sessions):
-                self.used_at[name] = now
-                if now - self._told_at.get(name, 0.0) > abandoned / 4:
-                    self._told_at[name] = now
+                entity.used_at = now
+                if now - entity.told_at > abandoned / 4:
+                    entity.told_at = now
                     self._on_change(entity)
-            elif now - self.used_at.setdefault(name, now) > abandoned and self._table.are_all_live:
+            elif entity.used_at is None:
+                entity.used_at = now
+            elif now - entity.used_at > abandoned and self._table.are_all_live:
                 self._world.metrics.counter(
                     "archive_abandoned_names", "Durable names forgotten as nobody used them."
                 ).add()

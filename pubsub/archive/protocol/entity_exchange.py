@@ -36,8 +36,8 @@ SOON = 0.02
 """Seconds that registrations and removals gather before they are sent."""
 
 LATER = 0.25
-"""Seconds that progress gathers. Should the archive and the subscriber crash within them, what the application
-got done with meanwhile comes again, marked."""
+"""Seconds that progress gathers. Should the archive and the subscriber crash within them, what the
+application got done with meanwhile comes again, marked."""
 
 AHEAD = 86400.0
 """Seconds that another replica's clock may be ahead of this one's; what is said to have happened later is

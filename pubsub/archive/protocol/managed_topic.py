@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from overlay.bounded import remember
 from overlay.contact import Contact
 from overlay.context import OneTimer
 from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of
@@ -100,10 +101,10 @@ class ManagedTopic:
         """Batches of events that are looked up, to see which are here in another stream."""
         self._scan = Scan()
         self._is_forgetting = False
-        self._bases: dict[bytes, int] = {}
         self._staged: dict[bytes, None] = {}
         """Ids of events that are being stored."""
-        self._publishers: dict[bytes, Contact] = {}
+        self._publishers: dict[bytes, tuple[Contact, int]] = {}
+        """By stream: its publisher, and the number before its first event. The silent come first."""
         self._to_answer: dict[bytes, tuple[int, int] | None] = {}
         self._fresh = False
         self._flush_timer = OneTimer(world.context.call_later, self._flush)
@@ -152,7 +153,7 @@ class ManagedTopic:
             for stream in [one for one in peer.lacking if begin_of(one) < floor]:
                 del peer.lacking[stream]
         for stream in [one for one in self._publishers if begin_of(one) < floor]:
-            del self._publishers[stream], self._bases[stream]
+            del self._publishers[stream]
         return self.inventory.resent.forget(floor)
 
     def farewell(self, tell_replicas: bool = True) -> None:
@@ -179,7 +180,7 @@ class ManagedTopic:
                 self.exchange.flush()
         finally:
             self.entities.farewell()
-            for stream, publisher in self._publishers.items():
+            for stream, (publisher, _) in self._publishers.items():
                 self._send_elsewhere(publisher, stream)
             self._publishers.clear()
 
@@ -262,12 +263,7 @@ class ManagedTopic:
             if not in_block:
                 return
             events += in_block
-        self._bases[stream] = companion.base
-        self._publishers.pop(stream, None)
-        self._publishers[stream] = sender
-        if len(self._publishers) > MOST_COMPANIONS:
-            silent = next(iter(self._publishers))
-            del self._publishers[silent], self._bases[silent]
+        remember(self._publishers, stream, (sender, companion.base), MOST_COMPANIONS)
         self.replication.repair.receive_from_publisher(stream, companion.first, events)
         now = self.world.clock()
         new = [NewEvent(stream, at, event, now) for at, event in enumerate(events, companion.first)]
@@ -282,7 +278,7 @@ class ManagedTopic:
     def _ask_publishers(self, ids: tuple[bytes, ...]) -> None:
         """Have those publishers who still keep events with these ids send them again."""
         replicas = len(self.replication.table) + 1
-        for stream, publisher in self._publishers.items():
+        for stream, (publisher, _) in self._publishers.items():
             again = Negotiation(self.topic, stream, replicas=replicas, wanted=ids)
             self.world.context.send(publisher, again)
 
@@ -408,7 +404,9 @@ class ManagedTopic:
             self.here.raise_to(stream, catenation)
             self.forgetting.touched(stream)
             self._to_answer.setdefault(stream, None)
-        self.replication.stored(events, self._bases, origin)
+        known = self._publishers
+        bases = {stream: known[stream][1] for stream in last if stream in known}
+        self.replication.stored(events, bases, origin)
         self._fresh = True
         self._flush_timer.set(0)
 
@@ -426,9 +424,8 @@ class ManagedTopic:
         """Answer publishers and notify subscribers, once for all that became safe together."""
         answers, self._to_answer = self._to_answer, {}
         for stream, missing in answers.items():
-            publisher = self._publishers.get(stream)
-            if publisher is not None:
-                self._negotiate(publisher, stream, missing)
+            if stream in self._publishers:
+                self._negotiate(self._publishers[stream][0], stream, missing)
         if self._fresh:
             self._fresh = False
             self.entities.notify()
