@@ -177,6 +177,7 @@ class ManagedTopic:
     def _send_away(self, tell_replicas: bool = True) -> None:
         try:
             if tell_replicas:
+                self.replication.keep_lines()
                 self.exchange.flush()
         finally:
             self.entities.farewell()

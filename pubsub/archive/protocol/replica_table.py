@@ -51,6 +51,8 @@ class ReplicaPeer:
     """The digest of both frontiers when they were last equal."""
     lacking: dict[bytes, None] = field(default_factory=dict)
     """Streams of which it has events that are not here."""
+    lines: list[tuple[bytes, int]] = field(default_factory=list)
+    """Lines of its replica-sequence table that are not written down yet."""
     pulled: Awaited = field(default_factory=Awaited)
     """What it was asked for last."""
     pulled_at: float = 0.0

@@ -15,6 +15,7 @@ leaves makes sure first that another one has everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from overlay.contact import Contact
@@ -50,6 +51,9 @@ from pubsub.reliable.runs import RUN_BYTES
 
 if TYPE_CHECKING:
     from pubsub.archive.protocol.managed_topic import ManagedTopic
+
+MOST_LINES = 1024
+"""Lines of a replica's table that wait to be written."""
 
 ROW_BYTES = 100
 """Bytes of a row of `StoredEvents` beside the event."""
@@ -148,6 +152,7 @@ class Replication:
         if not self.has_left:
             self._beat()
         live = dict.fromkeys(peer.id for peer in self.table.live())
+        self.keep_lines()
         for peer in list(self.table.peers.values()):
             peer.is_in_touch = peer.is_in_touch and peer.id in live
             self.greet(peer.contact)
@@ -430,18 +435,31 @@ class Replication:
             self.greet(sender)
             return
         peer.heard_at = self._world.context.now()
-        lines = tuple(line for line in invoice.stored if is_line(*line))
-        if lines:
-            change = ReplicaStored(self._world.topic, peer.id, lines)
-            self._world.commit([change], lambda: None)
+        peer.lines += [line for line in invoice.stored if is_line(*line)]
+        if len(peer.lines) >= MOST_LINES:
+            self.keep_lines()
         if invoice.want:
             self._fill(peer, dict(invoice.have))
         else:
             self._learn(peer, invoice.have)
         if invoice.repair:
-            self.repair.answer(peer, invoice.repair, invoice.named)
+            answer = partial(self.repair.answer, peer, invoice.repair, invoice.named)
+            self.keep_lines(answer)
         self._check_ready()
         self._check_leaving()
+
+    def keep_lines(self, then: Callable[[], None] = lambda: None) -> None:
+        """Write down what replicas told of their numbers. Repairs alone need it: so it is done once a
+        heartbeat, and not with a sync of its own for each event."""
+        told = [peer for peer in self.table.peers.values() if peer.lines]
+        if not told:
+            then()
+            return
+        topic = self._world.topic
+        changes = [ReplicaStored(topic, peer.id, tuple(peer.lines)) for peer in told]
+        for peer in told:
+            peer.lines = []
+        self._world.commit(changes, then)
 
     def _learn(self, peer: ReplicaPeer, marks: Marks) -> None:
         """A replica has all this on stable storage."""

@@ -108,8 +108,8 @@ class FoundRecord:
         return self.header is not None and self.end - self.offset == self.header.size
 
 
-class Packer:
-    """Makes the records of a segment."""
+class Records:
+    """Makes the records of a segment, and reads them."""
 
     def __init__(self, salt: bytes) -> None:
         self._start = crc32(salt)
@@ -132,13 +132,6 @@ class Packer:
         header_check = crc32(fields + body_check.to_bytes(4, "big"), self._start)
         header = fields + _CHECKS.pack(body_check, header_check)
         return b"".join((MAGIC, header, body, COPY, header))
-
-
-class Scanner:
-    """Reads the records of a segment."""
-
-    def __init__(self, salt: bytes) -> None:
-        self._start = crc32(salt)
 
     def scan(self, data: bytes) -> list[FoundRecord]:
         """All records of a segment and the damaged stretches between them, in order."""
@@ -244,8 +237,7 @@ class Segment:
         number, _, salt = name.removesuffix(SUFFIX).partition("-")
         self.number = int(number)
         self.path = f"{directory}/{name}"
-        self._packer = Packer(bytes.fromhex(salt))
-        self._scanner = Scanner(bytes.fromhex(salt))
+        self._records = Records(bytes.fromhex(salt))
         self._file: File = files.open(self.path)
         self.size = self._file.size()
         self.is_damaged = False
@@ -264,7 +256,7 @@ class Segment:
         offset = self.size
         for index, change in enumerate(changes):
             if type(change) is StoredEvent:
-                record = self._packer.record(
+                record = self._records.record(
                     EVENT,
                     batch,
                     index,
@@ -278,7 +270,7 @@ class Segment:
             else:
                 assert not isinstance(change, StoredEvent)
                 kind = SNAPSHOT if snapshot else CHANGE
-                record = self._packer.record(kind, batch, index, len(changes), pack_change(change))
+                record = self._records.record(kind, batch, index, len(changes), pack_change(change))
                 placed.append((change, None))
             records.append(record)
             offset += len(record)
@@ -297,11 +289,11 @@ class Segment:
 
     def scan(self) -> list[FoundRecord]:
         """Everything in it, from the beginning."""
-        return self._scanner.scan(self._file.read(0, self.size))
+        return self._records.scan(self._file.read(0, self.size))
 
     def event(self, sequence: int, place: EventPlace) -> StoredEvent | None:
         """The event whose record is there; None when it is damaged."""
-        body = self._scanner.read(self._file.read(place.offset, place.length))
+        body = self._records.read(self._file.read(place.offset, place.length))
         return None if body is None else unpack_event(sequence, body)
 
     def close(self) -> None:

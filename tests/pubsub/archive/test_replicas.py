@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from overlay.contact import Contact
 from pubsub.archive.protocol.delivery import OrderedSubscriber, SharingSubscriber
+from pubsub.archive.protocol.managed_topic import ManagedTopic
+from pubsub.archive.protocol.messages import ReplicaInvoice
 from pubsub.archive.protocol.subscriber import DurableSubscriber
+from pubsub.archive.store.changes import Change, ReplicaStored
+from pubsub.archive.store.store import EVERYTHING
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
+    CONFIG,
     TOPIC,
     ArchiveActor,
     PublisherActor,
     Simulation,
+    StageCommit,
     SubscriberActor,
 )
 from tests.pubsub.archive.schedules import run_schedule
@@ -145,6 +153,37 @@ def test_replicas_that_crash_and_come_back_lose_nothing(replicas: int) -> None:
 def test_replicas_that_crash_and_come_back_lose_nothing_whatever_the_seed(replicas: int) -> None:
     for seed in range(100, 100 + 72 // replicas):
         assert_kept(run_schedule(seed, archives=replicas))
+
+
+def test_an_event_costs_each_replica_one_invoice_to_each_other_one_and_no_sync_for_its_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sim = Simulation(1, archives=3)
+    sim.stage.run(5)
+    told: list[object] = []
+    written: list[Sequence[Change]] = []
+    receive, commit = ManagedTopic.receive, StageCommit.__call__
+
+    def received(self: ManagedTopic, sender: Contact, message: object) -> None:
+        told.extend([message] if isinstance(message, ReplicaInvoice) else [])
+        receive(self, sender, message)
+
+    def committed(self: StageCommit, changes: Sequence[Change], then: Callable[[], None]) -> None:
+        lines_alone = all(isinstance(change, ReplicaStored) for change in changes)
+        written.extend([changes] if lines_alone else [])
+        commit(self, changes, then)
+
+    monkeypatch.setattr(ManagedTopic, "receive", received)
+    monkeypatch.setattr(StageCommit, "__call__", committed)
+    publish(sim, 100)
+    sim.stage.run_for(5)
+    assert all(has_all(sim, archive) for archive in sim.archives)
+    assert len(told) < 1.1 * 3 * 2 * 100  # a few ask for what came out of order
+    assert len(written) <= 3 * 5 / CONFIG.heartbeat
+    for archive in sim.archives:
+        for other in sim.archives:
+            lines = archive.store.replica_ids(TOPIC, other.replica, EVERYTHING)
+            assert other is archive or set(sim.history.acknowledged) <= set(lines.values())
 
 
 # Coming, going, repairing.

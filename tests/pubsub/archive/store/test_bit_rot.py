@@ -17,7 +17,7 @@ from pubsub.archive.store import (
     open_store,
 )
 from pubsub.archive.store.append_files import AppendFileStore
-from pubsub.archive.store.segment import CHANGE, EVENT, FoundRecord, Header, Scanner
+from pubsub.archive.store.segment import CHANGE, EVENT, FoundRecord, Header, Records
 from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.schedules import event
 
@@ -165,9 +165,9 @@ def test_a_changed_row_of_sqlite_is_found_and_repaired(tmp_path: object, column:
 
 
 def test_a_store_that_does_not_compare_checksums_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Scanner._body
+    real = Records._body
 
-    def trusting(self: Scanner, view: memoryview, place: int, header: object) -> memoryview | None:
+    def trusting(self: Records, view: memoryview, place: int, header: object) -> memoryview | None:
         from dataclasses import replace
         from zlib import crc32
 
@@ -177,7 +177,7 @@ def test_a_store_that_does_not_compare_checksums_is_caught(monkeypatch: pytest.M
         body = view[place + HEADER : place + HEADER + header.length]
         return real(self, view, place, replace(header, body_check=crc32(body, self._start)))
 
-    monkeypatch.setattr(Scanner, "_body", trusting)
+    monkeypatch.setattr(Records, "_body", trusting)
     image = filled_disk().image()
     path = next(path for path in image if path.endswith(".log"))
     store = flip_and_open(image, path, 8 * image[path].index(EVENTS[4].id + b"/soccer"))
@@ -189,7 +189,7 @@ def records(image: dict[str, bytes]) -> Iterator[tuple[str, FoundRecord]]:
     for path, contents in image.items():
         if path.endswith(".log"):
             salt = bytes.fromhex(path.partition("-")[2].removesuffix(".log"))
-            yield from ((path, one) for one in Scanner(salt).scan(contents))
+            yield from ((path, one) for one in Records(salt).scan(contents))
 
 
 @pytest.mark.parametrize("kind", [EVENT, CHANGE])
