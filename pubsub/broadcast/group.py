@@ -124,6 +124,8 @@ class GroupChannel:
         self._news = News()
         self._own: dict[int, None] = {}
         """The own broadcasts, by number, that this member has not delivered yet."""
+        self._log: SqliteGroupLog | None = None
+        """What this member keeps over a crash; of the group's first channel."""
         self._untaken: Finished | None = None
         self._channel: LayerChannel | None = None
         self._closed = False
@@ -191,7 +193,8 @@ class GroupChannel:
         if is_uniform:
             self._own[number] = None
         channel.push(Broadcast(LayerMessage(data)))
-        await self._until_logged()
+        if self._log is not None:
+            await self._log.journal.written()
 
         def reached(wait: Wait) -> bool:
             return wait == "sent" or (is_uniform and number not in self._own)
@@ -201,9 +204,6 @@ class GroupChannel:
             await self._news.wait()
 
         return MessageReceipt(number, reached, change)
-
-    async def _until_logged(self) -> None:
-        """Wait until what was broadcast is on the disk, where there is a log."""
 
     def _check_data(self, data: Any, channel: LayerChannel) -> None:
         runtime = self._group._open_runtime()
@@ -240,13 +240,9 @@ class GroupChannel:
             await self._news.wait()
         self._news.tell()
         message = self._inbox.popleft()
-        if self._keeps_log:
+        if self._log is not None:
             self._untaken = Finished(message.source, message.number)
         return message
-
-    @property
-    def _keeps_log(self) -> bool:
-        return False
 
     def _check_open(self) -> LayerChannel:
         if self._closed or self._channel is None:
@@ -326,7 +322,6 @@ class Group(GroupChannel):
             EndpointConfig(self.addresses[rank], keys=keys, insecure=insecure)
         )
         self._log_path = log
-        self._log: SqliteGroupLog | None = None
         self._refused_by: int | None = None
         self._watched: list[Contact] = []
         self._end_watches: list[Callable[[], object]] = []
@@ -452,10 +447,6 @@ class Group(GroupChannel):
             gate.own.check(action, topic)
         gate.require({GroupHello: takes_part, GroupRefusal: takes_part})
 
-    async def _until_logged(self) -> None:
-        if self._log is not None:
-            await self._log.journal.written()
-
     def _disk_failed(self, error: Exception) -> None:
         """The log cannot be written: nothing is lost, and nothing acknowledged or delivered, until it can."""
         runtime = self._runtime
@@ -525,10 +516,6 @@ class Group(GroupChannel):
         if self._runtime is None:
             raise ClosedError("use a group inside `async with`")
         return self._runtime
-
-    @property
-    def _keeps_log(self) -> bool:
-        return self._log is not None
 
     def _watch(self, on_crash: OnCrash) -> None:
         """The strict mode of the node's failure detector, as the perfect one of the stack."""

@@ -15,7 +15,6 @@ from pubsub.collections.config import CollectionConfig
 from pubsub.collections.content import Element, LocalContent
 from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.interest import Finish, Interest
-from pubsub.collections.wanted import Wanted, either
 from pubsub.filters import Filter
 from pubsub.reliable.receipts import MessageReceipt
 from pubsub.topic import Topic
@@ -86,24 +85,10 @@ class StrongCollection(DAC):
             await self._hub.refresh()
 
     @property
-    def wanted(self) -> Wanted:
-        """What this collection, by itself, wants of the topic."""
-        watching = [interest for interest in self.interests if not interest.takes]
-        taking = [interest.filter for interest in self.interests if interest.takes]
-        below = any(interest.below for interest in watching)
-        wanted: list[Filter | None] = [interest.filter for interest in watching]
-        if self.keep:
-            wanted.append(None)
-        if None in wanted:
-            wanted = [self.filter]
-        return Wanted(
-            own=bool(wanted),
-            below=below,
-            filter=either(wanted),
-            ordered=self.order == "total",
-            takes=bool(taking),
-            take_filter=either(taking),
-        )
+    def wanted(self) -> list[Filter | None]:
+        """What matches the elements that this collection wants; None matches all, and nothing none."""
+        wanted = [interest.filter for interest in self.interests if not interest.takes]
+        return [self.filter] if self.keep or None in wanted else wanted
 
     def take(self, element: Element, finish: Finish) -> None:
         """Give an element to one of the interests that take, each in turn. A set is done at once with one

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from overlay.contact import PeerId
+from overlay.context import CallLater
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.topic_name import TopicNameError, check_topic_name
@@ -68,59 +69,64 @@ TRY_AGAIN_SECONDS = 0.5
 
 
 class HubOutbox:
-    """What the collections of one node send in a strong topic beside additions, each message in its own
-    task."""
+    """What the collections of one node send in a strong topic beside additions."""
 
     def __init__(
         self,
         strong: Callable[[], StrongTopic],
         undelivered: Callable[[PeerId, Direct], None],
-        supervisor: Tasks,
+        call_later: CallLater,
+        tasks: Tasks,
     ) -> None:
-        """`strong` gives the topic, or raises `ClosedError`; `undelivered` is told what may not have
-        arrived. `supervisor` runs a task for each message."""
-        self._supervisor = supervisor
+        """`strong` gives the topic, or raises `ClosedError`; `undelivered` is told, a little later, what may
+        not have arrived."""
         self._strong = strong
         self._undelivered = undelivered
-        self._tasks: dict[asyncio.Task[None], Direct | ElementId] = {}
-        """Messages on their way, and the first of those that are told to be taken."""
+        self._call_later = call_later
+        self._tasks = tasks
+        self._urgent = 0
+        """Offers, answers, and what is told to be taken, on their way."""
+        self._arrival = News()
         self._taken: list[ElementId] = []
         """Taken elements of which the others are still to be told."""
+        self._telling: dict[asyncio.Task[None], None] = {}
 
     def send(self, to: PeerId, message: Direct) -> None:
-        self._start(self._try_to_send(to, message), message)
+        is_urgent = not isinstance(message, Announcement | Holdings)
+
+        def outcome(arrived: bool) -> None:
+            self._ended(is_urgent)
+            if not arrived:
+                self._call_later(TRY_AGAIN_SECONDS, lambda: self._undelivered(to, message))
+
+        with contextlib.suppress(ClosedError):
+            self._strong().post(to, encode(message), outcome)
+            self._urgent += is_urgent
 
     def tell_taken(self, element_id: ElementId) -> None:
         """Broadcast that an element is taken, to those who may have a copy."""
         self._taken.append(element_id)
         if len(self._taken) == 1:
-            self._start(self._tell_all_taken(), element_id)
+            self._urgent += 1
+            task = self._tasks.start("what is taken", self._tell_all_taken(), vital=False)
+            self._telling[task] = None
+            task.add_done_callback(lambda done: self._telling.pop(done, None))
 
     async def linger(self) -> None:
         """Give offers, answers and what is taken a moment to arrive."""
-        urgent = [
-            task
-            for task, about in self._tasks.items()
-            if not isinstance(about, Announcement | Holdings)
-        ]
-        if urgent:
-            await asyncio.wait(urgent, timeout=LINGER_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while self._urgent:
+                    await self._arrival.wait()
 
     async def close(self) -> None:
-        for task in self._tasks:
+        for task in self._telling:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._telling, return_exceptions=True)
 
-    def _start(self, work: Coroutine[Any, Any, None], about: Direct | ElementId) -> None:
-        task = self._supervisor.start("message of a collection", work, vital=False)
-        self._tasks[task] = about
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
-
-    async def _try_to_send(self, to: PeerId, message: Direct) -> None:
-        with contextlib.suppress(ClosedError):
-            if not await self._strong().send(to, encode(message)):
-                await asyncio.sleep(TRY_AGAIN_SECONDS)
-                self._undelivered(to, message)
+    def _ended(self, is_urgent: bool) -> None:
+        self._urgent -= is_urgent
+        self._arrival.tell()
 
     async def _tell_all_taken(self) -> None:
         """Several elements share a message."""
@@ -136,6 +142,7 @@ class HubOutbox:
             for begin in range(0, len(element_ids), ELEMENTS_A_MESSAGE):
                 message = Taken(tuple(element_ids[begin : begin + ELEMENTS_A_MESSAGE]))
                 await self._strong().broadcast(encode(message), to=concerned)
+        self._ended(is_urgent=True)
 
 
 async def _never() -> None:
@@ -164,12 +171,14 @@ class StrongHub:
         """Told whenever something may be so that an addition waits for."""
         self._is_left = False
         self._is_ordering = False
-        self._outbox = HubOutbox(lambda: self._strong, self._undelivered, collections.tasks)
         self._spare_holders: tuple[PeerId, ...] = ()
         self._shared_view = b""
         """The stable view in which one-of-n delivery has begun to divide what those gone have left."""
         me = collections.node.id
         call_later = self._call_later = collections.node.attachment.runtime.call_later
+        self._outbox = HubOutbox(
+            lambda: self._strong, self._undelivered, call_later, collections.tasks
+        )
         self._presence = Presence(
             config.one_of_n.gone_after,
             asyncio.get_running_loop().time,
@@ -265,16 +274,16 @@ class StrongHub:
             self._participants_changed()
 
     def _combined_wanted(self) -> Wanted:
-        all_wanted = [collection.wanted for collection in self.members]
-        watching = [w for w in all_wanted if w.own or w.below]
-        taking = [w for w in all_wanted if w.takes]
+        interests = [one for collection in self.members for one in collection.interests]
+        wanted = [one for collection in self.members for one in collection.wanted]
+        taking = [interest.filter for interest in interests if interest.takes]
         return Wanted(
-            own=any(w.own for w in all_wanted),
-            below=any(w.below for w in all_wanted),
-            filter=either([w.filter for w in watching]),
-            ordered=any(w.ordered for w in all_wanted),
+            own=bool(wanted),
+            below=any(interest.below for interest in interests),
+            filter=either(wanted),
+            ordered=any(collection.order == "total" for collection in self.members),
             takes=bool(taking),
-            take_filter=either([w.take_filter for w in taking]),
+            take_filter=either(taking),
             shared=self._wanted.shared or bool(taking),
             incarnation=self.incarnation,
         )
@@ -351,36 +360,38 @@ class StrongHub:
                 for element_id in addition.element_ids:
                     self._sharing.taken(element_id)
                 return None
-            data = unpack_data(addition.data)
+            element = Element(unpack_data(addition.data), addition.topic, delivery.publisher)
             check_topic_name(addition.topic)
         except (WireError, TopicNameError) as error:
             self._collections.drops.add(getattr(error, "reason", "malformed_topic"))
             return None
-        element = Element(data, addition.topic, delivery.publisher)
         is_accepted = self._accepts(element, run_of_life(delivery.life), delivery.number)
-        members = self.members if is_accepted else []
+        if delivery.semantics == "reliable":
+            return self._take(delivery, addition, element, is_accepted)
+        for collection in self.members if is_accepted else ():
+            if collection.order == "none":
+                collection.offer(element)
+        return self._when_room(Unfinished())
+
+    def _take(
+        self, delivery: Delivery, addition: Addition, element: Element, is_accepted: bool
+    ) -> Unfinished:
+        """Give an element to the collections that take it as it comes, and to the cores."""
         unfinished = Unfinished()
-        if delivery.semantics != "reliable":
-            for collection in members:
-                if collection.order == "none":
-                    collection.offer(element)
-            return self._when_room(unfinished)
         logged = unfinished if self.log is not None else None
-        for collection in members:
+        for collection in self.members if is_accepted else ():
             if collection.order != "total":
                 collection.offer(element, logged)
-        source = (delivery.publisher, delivery.life)
         if self._wanted.takes and addition.topic == self.topic and is_accepted:
             element_id = (delivery.publisher, addition.incarnation, delivery.number)
             self._sharing.received(element_id, addition.topic, addition.data)
         ordered = logged if self._order.orders else None
-        item = (element if is_accepted else None, addition.clock, ordered)
         is_own = delivery.publisher == self._strong.me
         is_taken = self._order.receive(
-            source,
+            (delivery.publisher, delivery.life),
             delivery.number,
             addition.clock,
-            item,
+            (element if is_accepted else None, addition.clock, ordered),
             complete=delivery.complete,
             is_restored=is_own and addition.incarnation != self.incarnation,
         )
@@ -512,6 +523,8 @@ class StrongHub:
             self._sharing.direct(sender, message)
 
     def _undelivered(self, to: PeerId, message: Direct) -> None:
+        if self._is_left:
+            return
         if isinstance(message, Announcement):
             self._order.undelivered(to)
         else:

@@ -72,7 +72,7 @@ class Publisher(LightClient):
             )
             core.start()
         try:
-            await self._connected(core, service)
+            await self._connected(core)
         except BaseException:
             if not core.was_connected:
                 core.stop()
@@ -263,7 +263,7 @@ class ServiceSubscription:
             room=lambda: self._room - len(self._queue),
         )
         try:
-            await self._subscriber._connected(self._core, self.service)
+            await self._subscriber._connected(self._core)
         except BaseException:
             self.end()
             raise

@@ -7,8 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
 
 from overlay.contact import Address, Contact
@@ -28,7 +27,6 @@ from pubsub.distributors.protocol.subscription import SubscriptionCore
 from pubsub.distributors.rules import group_topic, rules_of_client
 from pubsub.gate import Gate
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
-from pubsub.reliable.primary import PrimaryKeeper
 from pubsub.reliable.receipts import News
 from pubsub.reliable.tasks import Tasks
 from pubsub.validation import Validation, Validator
@@ -95,14 +93,6 @@ class NoDistributor(NetworkError):
     """No distributor has answered."""
 
 
-class Core(Protocol):
-    """What the client needs to know of a publisher's or subscriber's protocol."""
-
-    keeper: PrimaryKeeper
-    was_connected: bool
-    refusal: str
-
-
 class ClientSettings(TypedDict, total=False):
     """Those fields of `NodeConfig` that mean something to a client with a socket of its own."""
 
@@ -125,6 +115,15 @@ def _network(settings: Mapping[str, Any]) -> NodeConfig:
     return config_of(cast(NodeSettings, settings))
 
 
+FROM_DISTRIBUTORS = (
+    messages.ClientAnswer,
+    messages.Alive,
+    messages.PublicationAck,
+    messages.StreamDeliveries,
+    messages.Recalled,
+)
+
+
 class Desk:
     """Hands what distributors say to the light clients of one node, which share its socket."""
 
@@ -133,18 +132,10 @@ class Desk:
     def __init__(self, runtime: Runtime) -> None:
         self.clients: list[LightClient] = []
         self._runtime = runtime
-        self._kinds: list[type] = []
-        for kind, take in (
-            (messages.ClientAnswer, LightClient._receive_answer),
-            (messages.Alive, LightClient._receive_alive),
-            (messages.PublicationAck, LightClient._receive_published),
-            (messages.StreamDeliveries, LightClient._receive_deliveries),
-            (messages.Recalled, LightClient._receive_recalled),
-        ):
-            # A distributor, which may itself be a client of the group above, takes some of them.
-            if not runtime.handles(kind):
-                self._kinds.append(kind)
-                runtime.on(kind, partial(self._pass_on, take))
+        # A distributor, which may itself be a client of the group above, takes some of them.
+        self._kinds = [kind for kind in FROM_DISTRIBUTORS if not runtime.handles(kind)]
+        for kind in self._kinds:
+            runtime.on(kind, self._pass_on)
 
     @classmethod
     def of(cls, runtime: Runtime) -> Desk:
@@ -166,11 +157,9 @@ class Desk:
             for kind in self._kinds:
                 self._runtime.off(kind)
 
-    def _pass_on(
-        self, take: Callable[[LightClient, Contact, Any], None], sender: Contact, message: object
-    ) -> None:
+    def _pass_on(self, sender: Contact, message: object) -> None:
         for client in list(self.clients):
-            take(client, sender, message)
+            client._receive(sender, message)
 
 
 class LightClient:
@@ -237,19 +226,13 @@ class LightClient:
             self.validation = self._node.validation
             self._runtime = attachment.runtime
             self._finder = find_in(attachment.directory, self.group)
-            self._desk = Desk.of(attachment.runtime)
-            self._desk.clients.append(self)
-            if attachment.gate is not None:
-                attachment.gate.require(rules_of_client(self._desk.groups))
+            self._take_place(attachment.runtime, attachment.gate)
             return self
         network = self._network
         runtime = self._runtime = await open_runtime(network, self.metrics)
-        self._desk = Desk.of(runtime)
-        self._desk.clients.append(self)
         try:
             self._gate = make_gate(runtime, network.authority, network.rights)
-            if self._gate is not None:
-                self._gate.require(rules_of_client(self._desk.groups))
+            self._take_place(runtime, self._gate)
             if network.bootstrap:
                 self._overlay = Overlay.on(runtime.endpoint, network.bootstrap, serve=False)
                 await self._overlay.__aenter__()
@@ -260,6 +243,12 @@ class LightClient:
             await self._close_network()
             raise
         return self
+
+    def _take_place(self, runtime: Runtime, gate: Gate | None) -> None:
+        self._desk = Desk.of(runtime)
+        self._desk.clients.append(self)
+        if gate is not None:
+            gate.require(rules_of_client(self._desk.groups))
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -307,13 +296,12 @@ class LightClient:
     async def _find(self) -> None:
         assert self._finder is not None
         contacts = await self._finder()
-        cores: list[Core] = [*self._publishing.values(), *self._subscribed]
-        for core in cores:
+        for core in self._cores():
             core.keeper.know(contacts)
         if not contacts:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    async def _connected(self, core: Core, service: str) -> None:
+    async def _connected(self, core: PublishingCore | SubscriptionCore) -> None:
         """Wait until a distributor has taken a first request."""
         try:
             async with asyncio.timeout(self._connect_timeout):
@@ -325,7 +313,7 @@ class LightClient:
         except TimeoutError:
             if core.refusal in ("no_service", "removed"):
                 raise NoSuchService(
-                    f"no distributor of group {self.group!r} has a service {service!r}: create it"
+                    f"no distributor of group {self.group!r} has a service {core.service!r}: create it"
                 ) from None
             raise NoDistributor(
                 f"no distributor of group {self.group!r} answered within "
@@ -334,39 +322,28 @@ class LightClient:
 
     # Receiving.
 
-    def _receive_answer(self, sender: Contact, answer: messages.ClientAnswer) -> None:
-        for publishing in self._publishing.values():
-            publishing.receive_answer(sender, answer)
-        for core in self._subscribed:
-            core.receive_answer(sender, answer)
-            if core.stream:
-                self._streams[core.stream] = core
+    def _cores(self) -> list[PublishingCore | SubscriptionCore]:
+        return [*self._publishing.values(), *self._subscribed]
+
+    def _receive(self, sender: Contact, message: object) -> None:
+        """Hand what a distributor says to those whom it may concern."""
+        if isinstance(message, messages.StreamDeliveries | messages.Alive) and message.stream:
+            stream = self._streams.get(message.stream)
+            if stream is not None:
+                stream.receive(sender, message)
+            return
+        for core in self._cores():
+            core.receive(sender, message)
+        if isinstance(message, messages.ClientAnswer):
+            self._note_streams()
+            self._news.tell()
+
+    def _note_streams(self) -> None:
+        self._streams.update({core.stream: core for core in self._subscribed if core.stream})
         if len(self._streams) > len(self._subscribed) + MOST_OLD_STREAMS:
             old = [s for s, core in self._streams.items() if core.is_over or core.stream != s]
             for stream in old[:-MOST_OLD_STREAMS]:
                 del self._streams[stream]
-        self._news.tell()
-
-    def _receive_alive(self, sender: Contact, alive: messages.Alive) -> None:
-        if alive.stream in self._streams:
-            self._streams[alive.stream].receive_alive(sender, alive)
-        for publishing in self._publishing.values():
-            publishing.receive_alive(sender, alive)
-
-    def _receive_published(self, sender: Contact, published: messages.PublicationAck) -> None:
-        core = self._publishing.get(published.service)
-        if core is not None:
-            core.receive_published(sender, published)
-
-    def _receive_deliveries(self, sender: Contact, deliveries: messages.StreamDeliveries) -> None:
-        core = self._streams.get(deliveries.stream)
-        if core is not None:
-            core.receive_deliveries(sender, deliveries)
-
-    def _receive_recalled(self, sender: Contact, recalled: messages.Recalled) -> None:
-        for core in self._subscribed:
-            if core.service == recalled.service:
-                core.receive_recalled(sender, recalled)
 
     def _subscription_core(self, service: str, **options: Any) -> SubscriptionCore:
         """A subscription that is started; the options are those of `SubscriptionCore`."""

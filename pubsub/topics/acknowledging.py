@@ -11,12 +11,12 @@ from overlay.contact import Contact, PeerId
 from overlay.context import OneTimer
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers
-from pubsub.topics.log import SourceNumbers
 from pubsub.topics.messages import (
     PART_BYTES,
     Entry,
     Item,
     Received,
+    SourceNumbers,
     StatementOnWire,
     numbers_size,
     pieces,
@@ -154,7 +154,7 @@ class Acknowledging:
             ahead = self._ahead[source] = Numbers(*self._state.mine.of(source).wire())
         for first, last in more:
             ahead.add_span(first, last)
-        return SourceNumbers(source, *ahead.wire())
+        return (source, *ahead.wire())
 
     def changed(self, sources: Iterable[bytes] = ()) -> None:
         """The log was told something, or numbers of these sources are new: there is something to sync."""

@@ -23,6 +23,7 @@ from typing import Protocol
 
 from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
+from overlay.context import OneTimer
 from pubsub.reliable.numbers import Numbers
 from pubsub.reliable.runs import Gap, Reason
 from pubsub.topics.acknowledging import Acknowledging
@@ -127,6 +128,8 @@ class TopicBroadcast:
             self._look_for_holes,
             application.room,
         )
+        self._stubs_timer = OneTimer(context.call_later, self._forwarding.send_stubs)
+        self._sync_timer = OneTimer(context.call_later, self._acknowledging.sync)
         self._senders: dict[tuple[bytes, int], PeerId] = {}
         """From whom the messages came that are not acknowledged yet."""
         self._met: dict[PeerId, None] = {}
@@ -233,6 +236,8 @@ class TopicBroadcast:
         self.membership.stop()
         self._acknowledging.stop()
         self._upkeep.stop()
+        self._stubs_timer.close()
+        self._sync_timer.close()
 
     # Messages.
 
@@ -257,7 +262,7 @@ class TopicBroadcast:
         if held is not None:
             self._forwarding.publish(held)
         if self._forwarding.has_stubs:
-            self._upkeep.later("stubs", self.state.config.ack_delay, self._forwarding.send_stubs)
+            self._stubs_timer.set(self.state.config.ack_delay)
         self._upkeep.collect_soon()
 
     def note(self, note: int) -> None:
@@ -274,12 +279,9 @@ class TopicBroadcast:
         self._delivering.finished(item)
         self._acknowledging.finish(item)
         if state.log.is_durable:
-            self._sync_soon()
+            self._sync_timer.set(SYNC_DELAY)
         if (item.source, item.number) in self._senders:
             self._acknowledge(item)
-
-    def _sync_soon(self) -> None:
-        self._upkeep.later("sync", SYNC_DELAY, self._acknowledging.sync)
 
     def receive(self, sender: Contact, message: object) -> None:
         """React to a message of this broadcast, or of the membership that it stands on."""
@@ -411,7 +413,7 @@ class TopicBroadcast:
         if not delivers or (state.log.is_durable and not is_behind):
             self._acknowledge(item)
         if is_unwritten:
-            self._sync_soon()
+            self._sync_timer.set(SYNC_DELAY)
         else:
             self._delivering.hand_over(source)
         self._upkeep.look_after_later()

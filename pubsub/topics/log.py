@@ -6,20 +6,12 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from overlay.contact import PeerId
 from overlay.wire import decode, encode
 from pubsub.reliable.journal import Change, Journal
-from pubsub.topics.messages import Entry, Item
-
-
-class SourceNumbers(NamedTuple):
-    """Which messages of a source have been received."""
-
-    source: bytes
-    mark: int
-    ranges: tuple[tuple[int, int], ...]
+from pubsub.topics.messages import Entry, Item, NumbersOnWire, SourceNumbers
 
 
 @dataclass(frozen=True)
@@ -30,7 +22,8 @@ class Restored:
     """None when the participant is new."""
     boot: int = 0
     entries: tuple[Entry, ...] = ()
-    received: tuple[SourceNumbers, ...] = ()
+    received: NumbersOnWire = ()
+    """Which messages of each source have been received."""
     held: tuple[Item, ...] = ()
     """Messages that a participant may lack."""
     unfinished: tuple[Item, ...] = ()
@@ -134,7 +127,7 @@ class SqliteTopicLog(TopicLog):
             boot,
             tuple(decode(entry) for (entry,) in ask("SELECT entry FROM participants ORDER BY id")),
             tuple(
-                SourceNumbers(source, mark, _unpack(ranges))
+                (source, mark, _unpack(ranges))
                 for source, mark, ranges in ask("SELECT * FROM numbers ORDER BY source")
             ),
             self._items("held"),

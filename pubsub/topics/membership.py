@@ -333,7 +333,6 @@ class TopicMembership:
     def _take_entry(self, entry: Entry, learned_from: PeerId | None) -> None:
         before = self.participants.get(entry.id)
         known = self._knowledge.roster.get(entry.id)
-        is_new = known is None
         if before is None and not entry.left and (known is None or known.stamp < entry.stamp):
             self._make_room()
         if not self._knowledge.merge_entry(entry, self._context.now()):
@@ -343,24 +342,36 @@ class TopicMembership:
             self._context.unwatch(before.contact)
         if entry.id == self.me:
             return
-        began = not entry.left and (before is None or before.boot != entry.boot)
-        moved = before is None or before.contact != entry.contact
-        said_by_others = entry.left and before is not None and learned_from not in (None, entry.id)
+        if entry.left:
+            self._take_departure(before, entry, learned_from)
+        else:
+            self._take_arrival(before, entry, learned_from, is_new=known is None)
+
+    def _take_departure(
+        self, before: Entry | None, entry: Entry, learned_from: PeerId | None
+    ) -> None:
+        said_by_others = before is not None and learned_from not in (None, entry.id)
         if said_by_others and entry.id not in self._row.suspected:
             self._spreading.tell(entry.contact)  # it may not have left, and announce itself anew
-        if entry.left or moved:
-            self._row.suspected.pop(entry.id, None)  # the failure detector begins anew, too
-        if entry.left or began:
-            self._row.unheard.pop(entry.id, None)
-        if entry.left:
-            self._sponsored.pop(entry.id, None)
-            self._spreading.news.forget(entry.id)
-        if moved and not entry.left:
-            self._context.watch(entry.contact)
-        if entry.left and self.is_joined:
+        for noted in (self._row.suspected, self._row.unheard, self._sponsored):
+            noted.pop(entry.id, None)
+        self._spreading.news.forget(entry.id)
+        if self.is_joined:
             # So that no fingerprint from before it came is seen again.
             self._row.renew(self.boot, anyway=True)
-        if is_new and not entry.left:
+        self._listener.changed(before, entry)
+
+    def _take_arrival(
+        self, before: Entry | None, entry: Entry, learned_from: PeerId | None, *, is_new: bool
+    ) -> None:
+        """Another participant takes part, in a boot or with a filter that was not known."""
+        began = before is None or before.boot != entry.boot
+        if before is None or before.contact != entry.contact:
+            self._row.suspected.pop(entry.id, None)  # the failure detector begins anew, too
+            self._context.watch(entry.contact)
+        if began:
+            self._row.unheard.pop(entry.id, None)
+        if is_new:
             self._listener.appeared(entry)
         had = None
         if began and before is not None and before.life != entry.life:

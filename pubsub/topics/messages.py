@@ -23,8 +23,10 @@ MOST_SIGHT_BYTES = 8192
 LARGEST = (1 << 62) - 1
 """The largest boot, life, version or number that is believed; what is hashed or logged is within 64 bits."""
 
-NumbersOnWire = tuple[tuple[bytes, int, tuple[tuple[int, int], ...]], ...]
-"""For each source: up to where every number is meant, and which ranges above, from the lowest."""
+SourceNumbers = tuple[bytes, int, tuple[tuple[int, int], ...]]
+"""A source, up to where every number of it is meant, and which ranges above, from the lowest."""
+
+NumbersOnWire = tuple[SourceNumbers, ...]
 
 
 @message(0x60)

@@ -285,6 +285,17 @@ class StrongTopic:
             entry = self.core.membership.participants.get(to)
         return await outcome if entry is not None else False
 
+    def post(self, to: PeerId, payload: bytes, outcome: Outcome) -> None:
+        """Send to one participant alone, as `send` does, without waiting; `outcome` is called once, and
+        later, with whether the participant has it: False also where the channel is full."""
+        self._check_payload(payload, "reliable")
+        loop, entry = asyncio.get_running_loop(), self.core.membership.participants.get(to)
+        if to == self.me:
+            loop.call_soon(self._direct, to, payload)
+            loop.call_soon(outcome, True)
+        elif entry is None or not self._aside.direct(entry.contact, payload, outcome):
+            loop.call_soon(outcome, False)
+
     async def change_filter(self, filter: str) -> None:
         """Want something else from now on. Publishers that have not heard of it go by the old one: this waits
         until all that can be reached have heard, for at most `HEARD_SECONDS`."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from overlay.context import Timer
+from overlay.context import OneTimer
 from pubsub.reliable.numbers import Numbers
 from pubsub.topics.acknowledging import Acknowledging
 from pubsub.topics.forwarding import CheckAndForward
@@ -138,35 +138,30 @@ class TopicUpkeep:
         self._look_for_holes = look_for_holes
         self._room = room
         self._told = 0
-        self._timers: dict[str, Timer] = {}
-        self._stopped = False
+        call_later = state.context.call_later
+        self._check_timer = OneTimer(call_later, forwarding.check)
+        self._look_timer = OneTimer(call_later, self._look_after)
+        self._collect_timer = OneTimer(call_later, self.collect)
+        self._tell_timer = OneTimer(call_later, self._tell_garbage)
 
     def stop(self) -> None:
-        self._stopped = True
-        for timer in self._timers.values():
-            timer.cancel()
-
-    def later(self, name: str, delay: float, action: Callable[[], None]) -> None:
-        """Do something once, unless it is to be done anyway."""
-        if name in self._timers or self._stopped:
-            return
-
-        def ring() -> None:
-            del self._timers[name]
-            if not self._stopped:
-                action()
-
-        self._timers[name] = self._state.context.call_later(delay, ring)
+        for timer in (
+            self._check_timer,
+            self._look_timer,
+            self._collect_timer,
+            self._tell_timer,
+        ):
+            timer.close()
 
     def check_soon(self) -> None:
         """After a change of the channels: see who lacks what, when others have had time to speak."""
-        self.later("check", self._state.config.forward_delay, self._forwarding.check)
+        self._check_timer.set(self._state.config.forward_delay)
 
     def look_after_later(self) -> None:
-        self.later("look after", self._state.config.check_interval, self._look_after)
+        self._look_timer.set(self._state.config.check_interval)
 
     def collect_soon(self) -> None:
-        self.later("collect", self._state.config.ack_delay / 2, self.collect)
+        self._collect_timer.set(self._state.config.ack_delay / 2)
 
     def collect(self) -> None:
         """Let go of what everybody has."""
@@ -177,7 +172,7 @@ class TopicUpkeep:
         state = self._state
         garbage = state.garbage.get(state.own_source)
         if garbage is not None and garbage.highest > self._told:
-            self.later("tell", state.config.tell_delay, self._tell_garbage)
+            self._tell_timer.set(state.config.tell_delay)
         self._acknowledging.ask_again_if_refused()
         self._room()
 

@@ -11,7 +11,7 @@ starts another round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from overlay.bounded import remember
 from overlay.contact import PeerId
@@ -23,50 +23,8 @@ ELEMENTS_A_PART = 8192
 """Elements that one message tells of: some 40 bytes each."""
 
 
-def in_parts(
-    view: bytes, number: int, claimed: Sequence[ElementId], spare: Sequence[ElementId]
-) -> tuple[Holdings, ...]:
-    """Holdings in the round of this number, none of whose parts is too large to be sent."""
-    chunks = [(tuple(some), ()) for some in _cut(claimed)] + [
-        ((), tuple(some)) for some in _cut(spare)
-    ]
-    chunks = chunks or [((), ())]
-    return tuple(
-        Holdings(view, number, part, len(chunks), *chunk) for part, chunk in enumerate(chunks)
-    )
-
-
-def _cut(element_ids: Sequence[ElementId]) -> Iterator[list[ElementId]]:
-    return batches(element_ids, lambda element_id: 1, ELEMENTS_A_PART)
-
-
-class ToldHoldings:
-    """The parts of one member's holdings that have come, of one round in one view."""
-
-    def __init__(self, first: Holdings) -> None:
-        self.view, self.round = first.view, first.round
-        self._wanted = first.parts
-        self._parts: dict[int, Holdings] = {first.part: first}
-
-    def add(self, part: Holdings) -> None:
-        if (part.view, part.round, part.parts) == (self.view, self.round, self._wanted):
-            self._parts.setdefault(part.part, part)
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self._parts) == self._wanted
-
-    @property
-    def parts(self) -> list[Holdings]:
-        return list(self._parts.values())
-
-    @property
-    def claimed(self) -> Iterator[ElementId]:
-        return (element_id for part in self._parts.values() for element_id in part.claimed)
-
-    @property
-    def spare(self) -> Iterator[ElementId]:
-        return (element_id for part in self._parts.values() for element_id in part.spare)
+Told = dict[int, Holdings]
+"""The parts of one member's holdings that have come, by their numbers, of one round in one view."""
 
 
 NEXT_ROUND_SECONDS = 1.0
@@ -100,8 +58,8 @@ class Redelivery:
         self._members: dict[PeerId, int] = {}
         """The members of the view, with their incarnations."""
         self._round = 0
-        self._told: dict[PeerId, ToldHoldings] = {}
-        self._early: dict[PeerId, ToldHoldings] = {}
+        self._told: dict[PeerId, Told] = {}
+        self._early: dict[PeerId, Told] = {}
         """The latest holdings that each member told in another view than this member's."""
         self._timer = OneTimer(call_later, self._next_round)
 
@@ -133,29 +91,35 @@ class Redelivery:
         incarnations."""
         self._view, self._members = view, dict(members)
         early, self._early = self._early, {}
-        told = {p: e for p, e in early.items() if e.view == view and p in members}
-        self._begin(max([holdings.round for holdings in told.values()], default=1))
-        for member, holdings in told.items():
-            for part in holdings.parts:
-                self.told(member, part)
+        told = [
+            (member, part)
+            for member, parts in early.items()
+            for part in parts.values()
+            if part.view == view and member in members
+        ]
+        self._begin(max([part.round for _, part in told], default=1))
+        for member, part in told:
+            self.told(member, part)
 
     def _begin(self, number: int) -> None:
         """Tell this member's holdings in a round."""
         assert self._view is not None
         self._round = number
-        claimed = [
-            element_id for element_id in self._claimed() if not self._is_publisher_here(element_id)
-        ]
-        spare = [
-            element_id for element_id in self._spares if not self._is_publisher_here(element_id)
-        ]
+        claimed, spare = map(self._of_those_gone, (self._claimed(), self._spares))
+        chunks = [(some, ()) for some in claimed] + [((), some) for some in spare] or [((), ())]
         self._told = {}
-        for part in in_parts(self._view, number, claimed, spare):
+        for place, chunk in enumerate(chunks):
+            part = Holdings(self._view, number, place, len(chunks), *chunk)
             _gather(self._told, self._me, part)
             for member in self._members:
                 if member != self._me:
                     self._send(member, part)
         self._divide_if_complete()
+
+    def _of_those_gone(self, element_ids: Iterable[ElementId]) -> list[tuple[ElementId, ...]]:
+        """Those of some elements whose publishers are gone, in parts that are not too large to be sent."""
+        gone = (one for one in element_ids if not self._is_publisher_here(one))
+        return [tuple(some) for some in batches(gone, lambda one: 1, ELEMENTS_A_PART)]
 
     def told(self, sender: PeerId, part: Holdings) -> None:
         """A part of another member's holdings."""
@@ -167,7 +131,7 @@ class Redelivery:
         if part.round > self._round:
             self._begin(part.round)
         before = self._told.get(sender)
-        if part.round == self._round and (before is None or not before.is_whole):
+        if part.round == self._round and (before is None or not _is_whole(before)):
             _gather(self._told, sender, part)
             self._divide_if_complete()
 
@@ -183,15 +147,15 @@ class Redelivery:
     # Division.
 
     def _divide_if_complete(self) -> None:
-        if any(p not in self._told or not self._told[p].is_whole for p in self._members):
+        if any(p not in self._told or not _is_whole(self._told[p]) for p in self._members):
             return
-        claimed = {
-            element_id for holdings in self._told.values() for element_id in holdings.claimed
-        }
+        claimed: set[ElementId] = set()
         chosen: dict[ElementId, PeerId] = {}
         for member in sorted(self._told):
-            for element_id in self._told[member].spare:
-                chosen.setdefault(element_id, member)
+            for part in self._told[member].values():
+                claimed.update(part.claimed)
+                for element_id in part.spare:
+                    chosen.setdefault(element_id, member)
         for element_id, offer in list(self._spares.items()):
             is_free = element_id not in claimed and not self._is_publisher_here(element_id)
             if is_free and chosen.get(element_id) == self._me:
@@ -203,11 +167,16 @@ class Redelivery:
         return self._members.get(element_id[0]) == element_id[1]
 
 
-def _gather(all_holdings: dict[PeerId, ToldHoldings], member: PeerId, part: Holdings) -> None:
+def _is_whole(told: Told) -> bool:
+    return len(told) == next(iter(told.values())).parts
+
+
+def _gather(all_holdings: dict[PeerId, Told], member: PeerId, part: Holdings) -> None:
     """Add a part; the first of another view or of a later round takes the place of all before it."""
     known = all_holdings.get(member)
-    if known is not None and known.view == part.view and known.round >= part.round:
-        known.add(part)
-    else:
+    first = next(iter(known.values())) if known else None
+    if known is None or first is None or first.view != part.view or first.round < part.round:
         all_holdings.pop(member, None)
-        all_holdings[member] = ToldHoldings(part)
+        all_holdings[member] = {part.part: part}
+    elif (first.round, first.parts) == (part.round, part.parts):
+        known.setdefault(part.part, part)

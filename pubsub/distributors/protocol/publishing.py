@@ -133,6 +133,15 @@ class PublishingCore:
     def want_servers(self) -> None:
         self._want_distributors()
 
+    def receive(self, sender: Contact, message: object) -> None:
+        """What a distributor says to a client, perhaps to another one on this node."""
+        if isinstance(message, ClientAnswer):
+            self.receive_answer(sender, message)
+        elif isinstance(message, Alive):
+            self.receive_alive(sender, message)
+        elif isinstance(message, PublicationAck):
+            self.receive_published(sender, message)
+
     def receive_answer(self, sender: Contact, answer: ClientAnswer) -> None:
         if self._removing is not None and answer.number == self._number:
             done, self._removing = self._removing, None

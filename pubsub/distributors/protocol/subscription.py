@@ -396,6 +396,17 @@ class SubscriptionCore:
     def want_servers(self) -> None:
         self._want_distributors()
 
+    def receive(self, sender: Contact, message: object) -> None:
+        """What a distributor says to a client, perhaps to another one on this node."""
+        if isinstance(message, StreamDeliveries):
+            self.receive_deliveries(sender, message)
+        elif isinstance(message, ClientAnswer):
+            self.receive_answer(sender, message)
+        elif isinstance(message, Alive) and message.stream:
+            self.receive_alive(sender, message)
+        elif isinstance(message, Recalled) and message.service == self.service:
+            self.receive_recalled(sender, message)
+
     def receive_answer(self, sender: Contact, answer: ClientAnswer) -> None:
         if answer.number != self._request_number:
             return

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
-from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.messages import ServiceBlock
 from pubsub.distributors.protocol.distributor import DistributorCore
@@ -152,7 +151,13 @@ class Theatre:
         self.distributors.append(actor)
         for name in services:
             core.create(name)
-        self._attach(contact, core.handlers)
+
+        def receive(sender: Contact, message: object) -> None:
+            handler = core.handlers.get(type(message))
+            if handler is not None:
+                handler(sender, message)
+
+        stage.attach(contact, receive)
 
         def tick() -> None:
             core.membership.know([one.contact for one in self.distributors])
@@ -178,16 +183,7 @@ class Theatre:
         )
         actor = SubscriberActor(contact, core)
         self.subscribers.append(actor)
-
-        self._attach(
-            contact,
-            {
-                messages.ClientAnswer: core.receive_answer,
-                messages.StreamDeliveries: core.receive_deliveries,
-                messages.Alive: core.receive_alive,
-                messages.Recalled: core.receive_recalled,
-            },
-        )
+        self.stage.attach(contact, core.receive)
         core.start()
         return actor
 
@@ -205,24 +201,9 @@ class Theatre:
         )
         actor = PublisherActor(contact, core)
         self.publishers.append(actor)
-        self._attach(
-            contact,
-            {
-                messages.ClientAnswer: core.receive_answer,
-                messages.PublicationAck: core.receive_published,
-                messages.Alive: core.receive_alive,
-            },
-        )
+        self.stage.attach(contact, core.receive)
         core.start()
         return actor
-
-    def _attach(self, contact: Contact, handlers: dict[type, Callable[..., None]]) -> None:
-        def receive(sender: Contact, message: object) -> None:
-            handler = handlers.get(type(message))
-            if handler is not None:
-                handler(sender, message)
-
-        self.stage.attach(contact, receive)
 
     def _look_up(self, context: object, know: Callable[[list[Contact]], None]) -> None:
         """The directory answers after a while, with the dead among the living."""

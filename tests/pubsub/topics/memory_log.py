@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pubsub.topics.log import Restored, SourceNumbers, TopicLog
-from pubsub.topics.messages import Entry, Item
+from pubsub.topics.log import Restored, TopicLog
+from pubsub.topics.messages import Entry, Item, SourceNumbers
 
 _Change = Callable[[dict[str, dict[Any, Any]]], None]
 
@@ -46,7 +46,7 @@ class MemoryLog(TopicLog):
             disk["meta"]["life"],
             disk["meta"]["boot"],
             tuple(disk["people"].values()),
-            tuple(SourceNumbers(source, *n) for source, n in disk["nums"].items()),
+            tuple((source, *n) for source, n in disk["nums"].items()),
             tuple(item for item, flags in items if not flags["collected"]),
             tuple(item for item, flags in items if flags["unfinished"]),
             disk["meta"].get("note", 0),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from overlay.virtual import Network
 from overlay.virtual.stage import numbered_contact
-from pubsub.topics.log import Restored, SourceNumbers, SqliteTopicLog
+from pubsub.topics.log import Restored, SqliteTopicLog
 from pubsub.topics.messages import Item
 from tests.pubsub.topics import properties
 from tests.pubsub.topics.strong_nodes import StrongNodes, log_of
@@ -88,7 +88,7 @@ def test_a_publisher_sends_what_waited_when_its_disk_works_again() -> None:
 def test_a_log_gives_back_what_it_was_told(tmp_path: Path) -> None:
     publisher = numbered_contact(7).id
     items = [Item(publisher, 6, number, False, (), bytes(3000)) for number in range(1, 9)]
-    received = SourceNumbers(items[0].source, 8, ())
+    received = (items[0].source, 8, ())
 
     async def main() -> Restored:
         log = SqliteTopicLog(tmp_path / "log.sqlite", "/topic", publisher)
