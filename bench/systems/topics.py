@@ -18,7 +18,7 @@ from overlay.transport.config import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 from overlay.virtual.stage import Stage, numbered_contact
 from overlay.wire import encode
-from pubsub.reliable.runs import Gap
+from pubsub.reliable.runs import RUN_BYTES, Gap
 from pubsub.topics import Delivery, StrongTopic, StrongTopics, TopicConfig
 from pubsub.topics.broadcast import TopicBroadcast
 from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
@@ -58,7 +58,7 @@ class TopicMember:
             self,
             TopicLog(),
             boot=number,
-            life=number + 1,
+            run=(number + 1).to_bytes(RUN_BYTES, "big"),
         )
         company.stage.attach(self.contact, self.core.receive)
 

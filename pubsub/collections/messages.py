@@ -14,7 +14,7 @@ MOST_PARTS = 64
 
 ElementId = tuple[PeerId, int, int]
 """An element that is to be taken once: its publisher, the incarnation in which the publisher gives it away,
-and its number. A publisher that returns with its log goes on numbering in its old life, but in another
+and its number. A publisher that returns with its log goes on numbering in its old run, but in another
 incarnation: it does not remember what it had to give."""
 
 
@@ -49,8 +49,8 @@ class Announcement:
     """Whatever the sender publishes from now on has a higher clock."""
     whole: bool
     """All publishers are told of, rather than those heard in this stay."""
-    counts: tuple[tuple[PeerId, int, int], ...]
-    """Publisher, its life, and the number of its latest addition that the sender has."""
+    counts: tuple[tuple[PeerId, bytes, int], ...]
+    """Publisher, its run, and the number of its latest addition that the sender has."""
 
     def __post_init__(self) -> None:
         if len(self.counts) > MOST_COUNTS or min(self.stay, self.echo, self.clock) < 0:

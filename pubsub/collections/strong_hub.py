@@ -37,6 +37,7 @@ from pubsub.collections.total_order import TotalOrder
 from pubsub.collections.wanted import Wanted, either, parse_wanted
 from pubsub.data import unpack_data
 from pubsub.reliable.receipts import MessageReceipt, News
+from pubsub.reliable.runs import RUN_BYTES
 from pubsub.reliable.tasks import Tasks
 from pubsub.topics import (
     Delivery,
@@ -49,7 +50,6 @@ from pubsub.topics import (
     TopicView,
     Unfinished,
 )
-from pubsub.topics.messages import run_of_life
 from pubsub.validation import REFUSED
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ class StrongHub:
         except (WireError, TopicNameError) as error:
             self._collections.drops.add(getattr(error, "reason", "malformed_topic"))
             return None
-        is_accepted = self._accepts(element, run_of_life(delivery.life), delivery.number)
+        is_accepted = self._accepts(element, delivery.run, delivery.number)
         if delivery.semantics == "reliable":
             return self._take(delivery, addition, element, is_accepted)
         for collection in self.members if is_accepted else ():
@@ -388,7 +388,7 @@ class StrongHub:
         ordered = logged if self._order.orders else None
         is_own = delivery.publisher == self._strong.me
         is_taken = self._order.receive(
-            (delivery.publisher, delivery.life),
+            (delivery.publisher, delivery.run),
             delivery.number,
             addition.clock,
             (element if is_accepted else None, addition.clock, ordered),
@@ -441,7 +441,7 @@ class StrongHub:
 
     def _gap(self, gap: Gap) -> None:
         if gap.publisher is not None:
-            self._order.skip(gap.publisher, int.from_bytes(gap.run, "big"), gap.last)
+            self._order.skip(gap.publisher, gap.run, gap.last)
         for collection in self.members:
             for interest in collection.interests:
                 interest.tell_gap(gap)
@@ -547,7 +547,7 @@ class StrongHub:
         taking = [
             m for m in self.members if any(i.takes and i.matches(element) for i in m.interests)
         ]
-        if taking and self._accepts(element, run_of_life(incarnation), number):
+        if taking and self._accepts(element, incarnation.to_bytes(RUN_BYTES, "big"), number):
             taking[0].take(element, finish)
         else:
             finish(False)

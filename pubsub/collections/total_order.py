@@ -17,7 +17,7 @@ delivered before.
 What is promised: while members crash, join and leave, but none that lives is taken for gone, any two
 members deliver what both deliver in the same order. A member that has just come is no exception: it knows
 which additions are from before its time, and waits for all others that those who are there have, also for
-those that were held for an earlier life of it. A partition splits the view; each side goes on with an
+those that were held for an earlier run of it. A partition splits the view; each side goes on with an
 order of its own, and what the other side published meanwhile comes after the merge, in the order of the
 clocks, late: after all that was delivered before, and before all that is published in the merged view.
 Nothing is delivered while the view is not stable, and nothing waits for ever: additions that somebody has
@@ -53,8 +53,8 @@ raises would run away from those who have not heard the liar."""
 MOST_WAITING = 64
 """Announcements of one member that are kept until they are caught up with."""
 
-Source = tuple[PeerId, int]
-"""A publisher and its life."""
+Source = tuple[PeerId, bytes]
+"""A publisher and its run."""
 
 
 @dataclass(slots=True)
@@ -96,11 +96,11 @@ class TotalOrder:
         config: OrderConfig | None = None,
         on_settled: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda reason: None,
-        is_done: Callable[[PeerId, int, int], bool] = lambda publisher, life, number: False,
+        is_done: Callable[[PeerId, bytes, int], bool] = lambda publisher, run, number: False,
         is_alone: Callable[[], bool] = lambda: True,
         is_held_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`count` is told why something is dropped or not believed. `is_done(publisher, life, number)`: no
+        """`count` is told why something is dropped or not believed. `is_done(publisher, run, number)`: no
         addition up to this number is to come any more, be it that they were made before this member came.
         `is_alone`: nobody else takes part, as far as is known, but those taken for gone. `is_held_up`:
         additions have come to this member, and wait for its disk."""
@@ -128,8 +128,8 @@ class TotalOrder:
         self._foreign: list[tuple[Source, int, int, Any, int, bool]] = []
         """Source, number, clock, item, up to where the source's additions have come, and whether it is
         restored."""
-        self._heap: list[tuple[int, PeerId, int, int, Any]] = []
-        self._latest: tuple[int, PeerId, int, int] = (0, PeerId(bytes(20)), 0, 0)
+        self._heap: list[tuple[int, PeerId, bytes, int, Any]] = []
+        self._latest: tuple[int, PeerId, bytes, int] = (0, PeerId(bytes(20)), b"", 0)
         self._publishing: dict[int, None] = {}
         """Clocks that were given out, and whose additions are not among the received yet."""
         self._timer = OneTimer(call_later, self._announce_if_news)
@@ -272,9 +272,9 @@ class TotalOrder:
         if complete:
             self._saw(source, complete)
 
-    def skip(self, publisher: PeerId, life: int, last: int) -> None:
+    def skip(self, publisher: PeerId, run: bytes, last: int) -> None:
         """The source's additions up to this number will not come."""
-        self._excuse_up_to((publisher, life), last)
+        self._excuse_up_to((publisher, run), last)
         self._advance()
 
     def _saw(self, source: Source, number: int) -> None:
@@ -321,16 +321,16 @@ class TotalOrder:
         self._repeat_later()
 
     def _excuse(self, announcement: Announcement) -> None:
-        for publisher, life, number in announcement.counts:
-            self._excuse_up_to((publisher, life), number)
+        for publisher, run, number in announcement.counts:
+            self._excuse_up_to((publisher, run), number)
 
     def _excuse_up_to(self, source: Source, number: int) -> None:
         number = max(number, self._excused.get(source, 0))
         remember(self._excused, source, number, MOST_COUNTS)
 
     def _claim(self, announcement: Announcement) -> None:
-        for publisher, life, number in announcement.counts:
-            source = (publisher, life)
+        for publisher, run, number in announcement.counts:
+            source = (publisher, run)
             self._claimed[source] = max(number, self._claimed.get(source, 0))
         if self._foreign:
             self._admit_foreign()
@@ -414,8 +414,8 @@ class TotalOrder:
         self._on_settled()
         limit = min([peer.clock for peer in self._peers.values()] + [self._promise()])
         while self._heap and self._heap[0][0] <= limit:
-            clock, publisher, life, number, item = heapq.heappop(self._heap)
-            key = (clock, publisher, life, number)
+            clock, publisher, run, number, item = heapq.heappop(self._heap)
+            key = (clock, publisher, run, number)
             if key < self._latest:
                 self.late += 1
             else:
@@ -427,12 +427,12 @@ class TotalOrder:
         if not self.orders:
             return True
         seen, excused = self._seen, self._excused
-        for publisher, life, number in announcement.counts:
-            source = (publisher, life)
+        for publisher, run, number in announcement.counts:
+            source = (publisher, run)
             if (
                 seen.get(source, 0) < number
                 and excused.get(source, 0) < number
-                and not self._is_done(publisher, life, number)
+                and not self._is_done(publisher, run, number)
             ):
                 return False
         return True

@@ -105,7 +105,7 @@ class AsideMessages:
         return message.number
 
     def direct(self, to: Contact, payload: bytes, outcome: Outcome) -> bool:
-        message = Aside(self._topic, "direct", self._membership.life, 0, payload)
+        message = Aside(self._topic, "direct", self._membership.run, 0, payload)
         return self._context.send(to, message, outcome)
 
     def receive(self, sender: Contact, message: Aside) -> None:
@@ -119,25 +119,25 @@ class AsideMessages:
             self._receive_stubborn(sender, message)
         elif message.kind == "best-effort":
             self._deliver(
-                Delivery(sender.id, message.life, message.number, message.payload, "best-effort")
+                Delivery(sender.id, message.run, message.number, message.payload, "best-effort")
             )
-        elif message.life == self._membership.life:
+        elif message.run == self._membership.run:
             self._heard(sender.id, message.number, message.kind == "taken")
 
     def _receive_stubborn(self, sender: Contact, message: Aside) -> None:
-        source = source_of(sender.id, message.life)
+        source = source_of(sender.id, message.run)
         if source not in self._taken and len(self._taken) >= self._config.most_sources:
             del self._taken[next(iter(self._taken))]
         earliest = Numbers(max(0, message.number - REORDERED))
         taken = self._taken.setdefault(source, earliest)
         taken.give_up_holes(REORDERED)
-        delivery = Delivery(sender.id, message.life, message.number, message.payload, "stubborn")
+        delivery = Delivery(sender.id, message.run, message.number, message.payload, "stubborn")
         is_here = message.number in taken or self._deliver(delivery)
         if is_here:
             taken.add(message.number)
         kind = "taken" if is_here else "refused"
         # Should the answer be lost, the message comes again, as its publisher has heard nothing.
-        self._context.send(sender, Aside(self._topic, kind, message.life, message.number, b""))
+        self._context.send(sender, Aside(self._topic, kind, message.run, message.number, b""))
 
     def _heard(self, peer: PeerId, number: int, taken: bool) -> None:
         """A receiver has said what became of a message."""
@@ -153,7 +153,7 @@ class AsideMessages:
 
     def _message(self, kind: str, payload: bytes) -> Aside:
         self._numbers[kind] += 1
-        return Aside(self._topic, kind, self._membership.life, self._numbers[kind], payload)
+        return Aside(self._topic, kind, self._membership.run, self._numbers[kind], payload)
 
     def _try(self, pending: _Pending) -> None:
         for peer in list(pending.waiting):

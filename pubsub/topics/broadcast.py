@@ -39,7 +39,6 @@ from pubsub.topics.messages import (
     Item,
     NumbersOnWire,
     Received,
-    run_of_life,
     source_of,
 )
 from pubsub.topics.state import BroadcastState, HeldMessage, restore
@@ -95,18 +94,18 @@ class TopicBroadcast:
         log: TopicLog,
         *,
         boot: int,
-        life: int,
+        run: bytes,
         filter: str = "",
         order: Order = "none",
         counts: dict[str, int] | None = None,
     ) -> None:
-        """`boot` must be above that of every earlier start, `life` another one unless the log names it.
+        """`boot` must be above that of every earlier start, `run` another one unless the log names it.
         `counts`: where to count, shared with other topics if that is wanted."""
         restored = log.restore()
-        if restored.life is not None:
-            boot, life = max(boot, restored.boot), restored.life
+        if restored.run is not None:
+            boot, run = max(boot, restored.boot), restored.run
         self.membership = TopicMembership(
-            topic, context, membership, self, boot=boot, life=life, filter=filter
+            topic, context, membership, self, boot=boot, run=run, filter=filter
         )
         self.state = BroadcastState(
             topic, context, config, self.membership, log, {} if counts is None else counts
@@ -152,7 +151,7 @@ class TopicBroadcast:
     @property
     def can_rejoin(self) -> bool:
         """Whether a log remembers this participant, so that it needs no sponsor."""
-        return self._restored.life is not None
+        return self._restored.run is not None
 
     @property
     def is_full(self) -> bool:
@@ -198,10 +197,10 @@ class TopicBroadcast:
         """Whether this publisher's message is on its way, and on the disk if there is a log."""
         return number in self.state.taken_of(self.state.own_source)
 
-    def is_done(self, publisher: PeerId, life: int, number: int) -> bool:
-        """Whether no message of a publisher's life up to this number is to come any more: each was
+    def is_done(self, publisher: PeerId, run: bytes, number: int) -> bool:
+        """Whether no message of a publisher's run up to this number is to come any more: each was
         delivered, was for others or published before this participant's time, or is told as a gap."""
-        return self._delivering.is_done(source_of(publisher, life), number)
+        return self._delivering.is_done(source_of(publisher, run), number)
 
     def is_handed_on(self) -> bool:
         """Whether all of this publisher's messages are acknowledged by all that can be reached."""
@@ -248,7 +247,7 @@ class TopicBroadcast:
         """
         state = self.state
         self._number += 1
-        item = Item(state.me, self.membership.life, self._number, only, named, payload)
+        item = Item(state.me, self.membership.run, self._number, only, named, payload)
         state.log.took(item, item.is_for(state.me))
         self._unsent.append(item)
         self._acknowledging.changed()
@@ -395,7 +394,7 @@ class TopicBroadcast:
         if not state.taken_of(source).add(item.number):
             state.counts["wrong"] += 1
             return
-        state.sources.setdefault(source, (item.publisher, item.life))
+        state.sources.setdefault(source, (item.publisher, item.run))
         state.counts["taken"] += 1
         held = HeldMessage(item, state.context.now(), {sender: None, item.publisher: None})
         state.held.add(held)
@@ -450,9 +449,7 @@ class TopicBroadcast:
     def _skipped(self, source: bytes, first: int, last: int, reason: Reason) -> None:
         """What never came here is gone everywhere."""
         self._acknowledging.skip(source, first, last)
-        publisher, life = self._named(source)
-        run = b"" if publisher is None else run_of_life(life)
-        self._application.gap(Gap(publisher, run, first, last, reason))
+        self._application.gap(Gap(*self._named(source), first, last, reason))
         self._delivering.hand_over(source)
 
     def _look_for_holes(self) -> bool:
@@ -463,11 +460,11 @@ class TopicBroadcast:
         """Deliver in another order from now on."""
         self._delivering.change_order(order)
 
-    def _named(self, source: bytes) -> tuple[PeerId | None, int]:
+    def _named(self, source: bytes) -> tuple[PeerId | None, bytes]:
         for entry in self.membership.participants.values():
-            if source_of(entry.id, entry.life) == source:
-                return entry.id, entry.life
-        return self.state.sources.get(source, (None, 0))
+            if entry.source == source:
+                return entry.id, entry.run
+        return self.state.sources.get(source, (None, b""))
 
     # What the membership tells and asks.
 
@@ -490,13 +487,13 @@ class TopicBroadcast:
         for source, mark, ranges in has:
             state.taken_of(source).update(mark, ranges)
         row.digest = self.membership.digest
-        state.log.began(me.boot, me.life)
+        state.log.began(me.boot, me.run)
         self._acknowledging.know(me)
         self._acknowledging.changed(source for source, _, _ in has)
         self._acknowledging.sync()
         self._met.clear()
         self._application.joined()
-        unfinished, self._restored = self._restored.unfinished, Restored(self._restored.life)
+        unfinished, self._restored = self._restored.unfinished, Restored(self._restored.run)
         for item in unfinished:
             self._delivering.add(item, is_written=True)
         self._delivering.hand_over_all()

@@ -105,7 +105,7 @@ class BroadcastConfig:
     """...and at most this many bytes of such messages, the latest."""
 
     most_sources: int = 4096
-    """Publishers, each life of theirs counted, whose numbers are remembered. With more, those who publish no
+    """Publishers, each run of theirs counted, whose numbers are remembered. With more, those who publish no
     more are forgotten, the oldest first, but for the highest number of the latest 16 x `most_sources` of
     them: so nothing of theirs is delivered again, or told as a gap."""
 

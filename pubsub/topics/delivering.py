@@ -15,7 +15,7 @@ from typing import Literal
 from overlay.contact import Contact, PeerId
 from pubsub.reliable.numbers import Numbers
 from pubsub.reliable.runs import Reason
-from pubsub.topics.messages import LARGEST, Item, source_of
+from pubsub.topics.messages import LARGEST, Item
 from pubsub.topics.state import OVERHEAD, BroadcastState
 
 Semantics = Literal["reliable", "stubborn", "best-effort"]
@@ -24,19 +24,19 @@ Order = Literal["none", "fifo"]
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message. Publisher, life, semantics and number identify it."""
+    """One message. Publisher, run, semantics and number identify it."""
 
     publisher: PeerId
-    life: int
-    """Which of the publisher's numberings this is: another one after it restarted without a log."""
+    run: bytes
+    """Of the publisher: another one after it restarted without a log."""
     number: int
-    """Of this message among those of the publisher in this life, from 1; each semantics counts its own."""
+    """Of this message among those of the publisher in this run, from 1; each semantics counts its own."""
     payload: bytes
     semantics: Semantics = "reliable"
     only: tuple[PeerId, ...] | None = None
     """To whom alone it was directed, if it was."""
     complete: int = 0
-    """Up to this number, all reliable messages of the publisher in this life were delivered here, were for
+    """Up to this number, all reliable messages of the publisher in this run were delivered here, were for
     others, or were told as a gap; it may be less than `number` without FIFO order."""
 
 
@@ -239,12 +239,12 @@ class Holes:
     def _runs_within_reach(self) -> dict[bytes, None]:
         membership = self._state.membership
         entries = (membership.participants.get(peer) for peer in membership.view.members)
-        return {source_of(entry.id, entry.life): None for entry in entries if entry is not None}
+        return {entry.source: None for entry in entries if entry is not None}
 
     def _wait(self, source: bytes, order: Order) -> float:
         config, membership = self._state.config, self._state.membership
         entries = membership.participants.values()
-        is_gone = all(source_of(entry.id, entry.life) != source for entry in entries)
+        is_gone = all(entry.source != source for entry in entries)
         is_all_within_reach = len(membership.view.members) == len(membership.participants)
         if order == "fifo" or (is_gone and is_all_within_reach):
             return config.hole_patience

@@ -28,13 +28,11 @@ from pubsub.topics.state import BroadcastState, HeldMessage
 
 
 def publisher_reaches(state: BroadcastState, held: HeldMessage, receiver: PeerId) -> bool:
-    """Whether the publisher runs in the life in which it published, and can send it there itself."""
+    """Whether the publisher is still in the run in which it published, and can send it there itself."""
     item, membership = held.item, state.membership
     entry = membership.participants.get(item.publisher)
     return (
-        entry is not None
-        and entry.life == item.life
-        and membership.is_open(item.publisher, receiver)
+        entry is not None and entry.run == item.run and membership.is_open(item.publisher, receiver)
     )
 
 

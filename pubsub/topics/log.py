@@ -18,7 +18,7 @@ from pubsub.topics.messages import Entry, Item, NumbersOnWire, SourceNumbers
 class Restored:
     """What a log holds when a participant starts."""
 
-    life: int | None = None
+    run: bytes | None = None
     """None when the participant is new."""
     boot: int = 0
     entries: tuple[Entry, ...] = ()
@@ -46,8 +46,8 @@ class TopicLog:
     def restore(self) -> Restored:
         return Restored()
 
-    def began(self, boot: int, life: int) -> None:
-        """The participant runs in this boot; its messages are numbered in this life."""
+    def began(self, boot: int, run: bytes) -> None:
+        """The participant runs in this boot; its messages are numbered in this run."""
 
     def took(self, item: Item, unfinished: bool) -> None:
         """A message was received or published; `unfinished` if the application gets it."""
@@ -75,7 +75,7 @@ class TopicLog:
 
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS participant (one INTEGER PRIMARY KEY, boot INTEGER, life INTEGER);
+CREATE TABLE IF NOT EXISTS participant (one INTEGER PRIMARY KEY, boot INTEGER, run BLOB);
 CREATE TABLE IF NOT EXISTS items (
     place INTEGER PRIMARY KEY AUTOINCREMENT, source BLOB, number INTEGER, item BLOB,
     unfinished INTEGER, held INTEGER DEFAULT 1, UNIQUE (source, number)
@@ -118,12 +118,12 @@ class SqliteTopicLog(TopicLog):
 
     def restore(self) -> Restored:
         ask = self.journal.read
-        started = ask("SELECT boot, life FROM participant")
+        started = ask("SELECT boot, run FROM participant")
         if not started:
             return Restored()
-        boot, life = started[0]
+        boot, run = started[0]
         return Restored(
-            life,
+            run,
             boot,
             tuple(decode(entry) for (entry,) in ask("SELECT entry FROM participants ORDER BY id")),
             tuple(
@@ -139,8 +139,8 @@ class SqliteTopicLog(TopicLog):
         rows = self.journal.read(f"SELECT item FROM items WHERE {which} ORDER BY place")
         return tuple(decode(item) for (item,) in rows)
 
-    def began(self, boot: int, life: int) -> None:
-        self._change("REPLACE INTO participant VALUES (1, ?, ?)", boot, life)
+    def began(self, boot: int, run: bytes) -> None:
+        self._change("REPLACE INTO participant VALUES (1, ?, ?)", boot, run)
 
     def took(self, item: Item, unfinished: bool) -> None:
         self._change(

@@ -41,13 +41,13 @@ class TopicMembership:
         listener: TopicBroadcast,
         *,
         boot: int,
-        life: int,
+        run: bytes,
         filter: str = "",
     ) -> None:
         self.topic = topic
         self.me: PeerId = context.contact.id
         self.boot = boot
-        self.life = life
+        self.run = run
         self.filter = filter
         self.is_joined = False
         self._context = context
@@ -122,7 +122,7 @@ class TopicMembership:
             return
         self.boot += 1
         self._asked[sponsor.id] = sponsor
-        request = JoinTopic(self.topic, self._context.contact, self.boot, self.life, self.filter)
+        request = JoinTopic(self.topic, self._context.contact, self.boot, self.run, self.filter)
         self._context.send(sponsor, request)
 
     def meet(self, stranger: Contact) -> None:
@@ -149,7 +149,7 @@ class TopicMembership:
     def leave(self) -> None:
         """Unsubscribe, tell everybody who can be reached, and stop. One that has not joined tells those whom
         it asked: an announcement, made or not yet, does not outlive this."""
-        mine = Entry(self._context.contact, self.boot, True, 0, self.life, self.filter, ())
+        mine = Entry(self._context.contact, self.boot, True, 0, self.run, self.filter, ())
         to = list(self._asked.values())
         if self.is_joined:
             mine = replace(self.participants[self.me], left=True, before=())
@@ -224,7 +224,7 @@ class TopicMembership:
             if has is None:
                 has = self._listener.state.acknowledged_here()
             before = self._listener.state.without_garbage(has)
-            entry = Entry(newcomer, request.boot, False, 0, request.life, request.filter, before)
+            entry = Entry(newcomer, request.boot, False, 0, request.run, request.filter, before)
             self._take_entry(entry, None)
             self._sponsored[newcomer.id] = (request.boot, has)
             self._tell_all(besides=newcomer.id)
@@ -304,7 +304,7 @@ class TopicMembership:
         has = self._listener.state.acknowledged_here()
         before = self._listener.state.without_garbage(has)
         contact = self._context.contact
-        self._begin(Entry(contact, self.boot, False, 0, self.life, self.filter, before), has)
+        self._begin(Entry(contact, self.boot, False, 0, self.run, self.filter, before), has)
 
     def _begin(self, mine: Entry, has: NumbersOnWire) -> None:
         first = not self.is_joined
@@ -374,7 +374,7 @@ class TopicMembership:
         if is_new:
             self._listener.appeared(entry)
         had = None
-        if began and before is not None and before.life != entry.life:
+        if began and before is not None and before.run != entry.run:
             had = self._listener.state.acknowledged_by(entry.id)  # without a log, it has forgotten
         self._listener.changed(before, entry)
         if began and self.is_joined:

@@ -21,7 +21,7 @@ MOST_SIGHT_BYTES = 8192
 """Bytes of the bits that say who sees a view."""
 
 LARGEST = (1 << 62) - 1
-"""The largest boot, life, version or number that is believed; what is hashed or logged is within 64 bits."""
+"""The largest boot, version or number that is believed; what is hashed or logged is within 64 bits."""
 
 SourceNumbers = tuple[bytes, int, tuple[tuple[int, int], ...]]
 """A source, up to where every number of it is meant, and which ranges above, from the lowest."""
@@ -36,11 +36,11 @@ class JoinTopic:
     topic: str
     subscriber: Contact
     boot: int
-    life: int
+    run: bytes
     filter: str
 
     def __post_init__(self) -> None:
-        _check_person(self.boot, self.life, self.filter)
+        _check_person(self.boot, self.run, self.filter)
 
 
 @message(0x61)
@@ -54,21 +54,25 @@ class Entry:
     left: bool
     revision: int
     """Grows when the participant changes its filter."""
-    life: int
-    """Which of its numberings its messages belong to: another one after a restart without a log."""
+    run: bytes
+    """In which its messages are numbered: another one after a restart without a log."""
     filter: str
     before: NumbersOnWire
     """The messages that it does not get because it has them, or subscribed after them, and that somebody may
     still hold."""
 
     def __post_init__(self) -> None:
-        _check_person(self.boot, self.life, self.filter)
+        _check_person(self.boot, self.run, self.filter)
         check_counts(self.revision)
         check_numbers(self.before)
 
     @property
     def id(self) -> PeerId:
         return self.contact.id
+
+    @property
+    def source(self) -> bytes:
+        return source_of(self.id, self.run)
 
     @property
     def stamp(self) -> tuple[int, bool, int]:
@@ -151,8 +155,14 @@ def check_numbers(numbers: NumbersOnWire) -> None:
             raise UsageError("the numbers of a source are a mark and ranges above it, apart")
 
 
-def _check_person(boot: int, life: int, filter: str) -> None:
-    check_counts(boot, life)
+def check_run(run: bytes) -> None:
+    if len(run) != RUN_BYTES:
+        raise UsageError(f"a run has {RUN_BYTES} bytes")
+
+
+def _check_person(boot: int, run: bytes, filter: str) -> None:
+    check_counts(boot)
+    check_run(run)
     if len(filter) > MOST_FILTER:
         raise UsageError(f"a filter is at most {MOST_FILTER} characters")
 
@@ -189,15 +199,11 @@ ASIDE_KINDS = ("best-effort", "stubborn", "direct", "taken", "refused")
 
 
 @lru_cache(maxsize=8192)
-def source_of(publisher: PeerId, life: int) -> bytes:
-    """The short name of one numbering of a publisher's messages."""
-    text = publisher + life.to_bytes(16, "big", signed=True)
-    return hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES, person=b"topic source").digest()
-
-
-def run_of_life(life: int) -> bytes:
-    """A life as other services name it: the run of a publisher."""
-    return life.to_bytes(RUN_BYTES, "big")
+def source_of(publisher: PeerId, run: bytes) -> bytes:
+    """The short name of one run of a publisher."""
+    return hashlib.blake2b(
+        publisher + run, digest_size=FINGERPRINT_BYTES, person=b"topic source"
+    ).digest()
 
 
 @message(0x66)
@@ -205,7 +211,7 @@ class Item:
     """One message, or for those it is not addressed to, the place that it would have had."""
 
     publisher: PeerId
-    life: int
+    run: bytes
     number: int
     only: bool
     """Addressed to those named and nobody else, or to everybody but those named."""
@@ -214,13 +220,14 @@ class Item:
     """None for those to whom the message is not addressed."""
 
     def __post_init__(self) -> None:
-        check_counts(self.number, self.life)
+        check_counts(self.number)
+        check_run(self.run)
         if self.number < 1:
             raise UsageError("messages are numbered from 1")
 
     @property
     def source(self) -> bytes:
-        return source_of(self.publisher, self.life)
+        return source_of(self.publisher, self.run)
 
     def is_for(self, peer: PeerId) -> bool:
         return (peer in self.named) == self.only
@@ -267,15 +274,16 @@ class Received:
 @message(0x69)
 class Aside:
     """A message outside reliable broadcast: best-effort, stubborn, or for the receiver alone; or what became
-    of a stubborn one, which life and number name then."""
+    of a stubborn one, which run and number name then."""
 
     topic: str
     kind: str
-    life: int
+    run: bytes
     number: int
     payload: bytes
 
     def __post_init__(self) -> None:
-        check_counts(self.number, self.life)
+        check_counts(self.number)
+        check_run(self.run)
         if self.kind not in ASIDE_KINDS:
             raise UsageError(f"a message aside is one of {', '.join(ASIDE_KINDS)}")

@@ -281,15 +281,15 @@ class BroadcastState:
         """What this participant has received; it acknowledges it when the application or the log has it."""
         self.forgotten: dict[bytes, int] = {}
         """The highest numbers of sources of which nothing else is remembered, the latest last."""
-        self.sources: dict[bytes, tuple[PeerId, int]] = {}
-        """Publisher and life of every source of which a message was seen."""
+        self.sources: dict[bytes, tuple[PeerId, bytes]] = {}
+        """Publisher and run of every source of which a message was seen."""
         self.counts = counts
         for what in COUNTED:
             counts.setdefault(what, 0)
 
     @property
     def own_source(self) -> bytes:
-        return source_of(self.me, self.membership.life)
+        return source_of(self.me, self.membership.run)
 
     @property
     def mine(self) -> AcknowledgedBy:
@@ -382,7 +382,7 @@ def restore(state: BroadcastState, restored: Restored) -> int:
     for item in (*restored.held, *restored.unfinished):
         state.taken_of(item.source).add(item.number)
     for item in restored.held:
-        state.sources[item.source] = (item.publisher, item.life)
+        state.sources[item.source] = (item.publisher, item.run)
         state.held.add(HeldMessage(item, state.context.now(), {item.publisher: None}))
     _restore_garbage(state, restored)
     own = state.taken.get(state.own_source)

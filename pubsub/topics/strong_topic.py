@@ -24,7 +24,7 @@ from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.runtime import Runtime
 from pubsub.reliable.receipts import MessageReceipt, News, Wait
-from pubsub.reliable.runs import Gap
+from pubsub.reliable.runs import RUN_BYTES, Gap
 from pubsub.reliable.tasks import Tasks
 from pubsub.topics.aside import AsideMessages
 from pubsub.topics.broadcast import TopicBroadcast
@@ -170,7 +170,7 @@ class StrongTopic:
             self,
             log,
             boot=boot,
-            life=boot << 16 | entropy().getrandbits(16),
+            run=entropy().randbytes(RUN_BYTES),
             filter=filter,
             order=order,
             counts=counts,
@@ -192,9 +192,9 @@ class StrongTopic:
         return self.core.membership.me
 
     @property
-    def life(self) -> int:
-        """Which of this participant's numberings its messages belong to now."""
-        return self.core.membership.life
+    def run(self) -> bytes:
+        """In which this participant's messages are numbered now."""
+        return self.core.membership.run
 
     @property
     def view(self) -> TopicView:
@@ -222,9 +222,9 @@ class StrongTopic:
         entries = self.core.membership.participants
         return [_participant(entries[peer]) for peer in sorted(entries)]
 
-    def is_done(self, publisher: PeerId, life: int, number: int) -> bool:
-        """Whether no reliable message of a publisher's life up to this number is to come any more."""
-        return self.core.is_done(publisher, life, number)
+    def is_done(self, publisher: PeerId, run: bytes, number: int) -> bool:
+        """Whether no reliable message of a publisher's run up to this number is to come any more."""
+        return self.core.is_done(publisher, run, number)
 
     # Publishing.
 
@@ -381,7 +381,7 @@ class StrongTopic:
         number = publish(payload, to)
         if (self.me in named) == only:
             delivery = Delivery(
-                self.me, self.life, number, payload, semantics, named if only else None
+                self.me, self.run, number, payload, semantics, named if only else None
             )
             self._take_aside(delivery, anyway=semantics == "stubborn")
         return number
@@ -454,7 +454,7 @@ class StrongTopic:
         only = item.named if item.only else None
         delivery = Delivery(
             item.publisher,
-            item.life,
+            item.run,
             item.number,
             item.payload,
             "reliable",
@@ -497,7 +497,7 @@ class StrongTopic:
         self._call("gap", self._handlers.gap, gap)
 
     def lacked(self, item: Item, by: PeerId) -> None:
-        if item.publisher == self.me and item.life == self.life and item.payload is not None:
+        if item.publisher == self.me and item.run == self.run and item.payload is not None:
             self._call("lacked", self._handlers.lacked, item.number, item.payload, by)
 
     def view_changed(self, view: TopicView) -> None:

@@ -30,7 +30,7 @@ from overlay.context import OneTimer
 from pubsub.reliable.numbers import Numbers
 from pubsub.topics.acknowledging import Acknowledging
 from pubsub.topics.forwarding import CheckAndForward
-from pubsub.topics.messages import NumbersOnWire, source_of
+from pubsub.topics.messages import NumbersOnWire
 from pubsub.topics.state import AcknowledgedBy, BroadcastState
 
 OnMissing = Callable[[bytes, Numbers], None]
@@ -214,8 +214,7 @@ class TopicUpkeep:
         spare = len(state.taken) - state.config.most_sources
         if spare <= 0:
             return
-        people = state.membership.participants.values()
-        current = {source_of(entry.id, entry.life) for entry in people}
+        current = {entry.source for entry in state.membership.participants.values()}
         idle = (s for s in state.taken if s not in current and s not in state.held.by_source)
         for source in [source for _, source in zip(range(spare), idle, strict=False)]:
             state.forget(source)

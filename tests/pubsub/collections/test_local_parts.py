@@ -126,7 +126,7 @@ def test_either_matches_what_one_of_them_matches() -> None:
     "message",
     [
         Addition("/t", 5, 3, b"\x01"),
-        Announcement(b"view", 1, 2, 3, True, ((A, 1, 5), (B, 2, 6))),
+        Announcement(b"view", 1, 2, 3, True, ((A, b"1", 5), (B, b"2", 6))),
         ElementOffer(ELEMENT_ID, "/t", b"\x01", 9),
         TakerAnswer(ELEMENT_ID, True),
         Holdings(b"view", 1, 0, 2, (ELEMENT_ID,), ()),
@@ -152,10 +152,10 @@ def test_a_gap_is_not_waited_for() -> None:
     order.stable(b"first", (A, B))
     order.announced(B, Announcement(b"first", 1, sent[0].stay, 0, True, ()))
     order.stable(b"view", (A, B))
-    order.announced(B, Announcement(b"view", 2, sent[-1].stay, 9, True, ((B, 7, 4),)))
-    order.receive((A, 1), 1, 3, "mine")
+    order.announced(B, Announcement(b"view", 2, sent[-1].stay, 9, True, ((B, b"7", 4),)))
+    order.receive((A, b"1"), 1, 3, "mine")
     assert not delivered
-    order.skip(B, 7, 4)
+    order.skip(B, b"7", 4)
     assert delivered == ["mine"]
 
 
@@ -164,12 +164,14 @@ def test_a_newcomer_that_is_alone_for_a_moment_waits_for_the_others() -> None:
     sent: list[Announcement] = []
     order = TotalOrder(A, lambda to, m: sent.append(m), _no_timer, delivered.append)
     order.begin_to_order()
-    order.receive((B, 7), 5, 9, "second", complete=5)
+    order.receive((B, b"7"), 5, 9, "second", complete=5)
     order.stable(b"alone", (A,))
     assert not delivered
-    order.receive((C, 1), 3, 4, "first", complete=3)
+    order.receive((C, b"1"), 3, 4, "first", complete=3)
     order.stable(b"view", (A, B))
-    order.announced(B, Announcement(b"view", 2, sent[-1].stay, 9, True, ((B, 7, 5), (C, 1, 3))))
+    order.announced(
+        B, Announcement(b"view", 2, sent[-1].stay, 9, True, ((B, b"7", 5), (C, b"1", 3)))
+    )
     assert delivered == ["first", "second"]
 
 
@@ -204,7 +206,7 @@ def test_what_strangers_send_into_a_topic_is_counted_and_dropped(seed: int) -> N
             ElementOffer(ELEMENT_ID, "/a", b"\xc1", to),
             ElementOffer(ELEMENT_ID, "/a", b"\x01", to),
             TakerAnswer(ELEMENT_ID, False),
-            Announcement(b"nowhere", 9, 9, 9, True, ((A, 1, 5),)),
+            Announcement(b"nowhere", 9, 9, 9, True, ((A, b"1", 5),)),
             Holdings(b"nowhere", 1, 0, 1, (ELEMENT_ID,), (ELEMENT_ID,)),
             Addition("/a", 1, 1, b"\x01"),
         ):

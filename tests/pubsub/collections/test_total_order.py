@@ -160,7 +160,7 @@ def test_a_newcomer_that_has_not_heard_the_others_is_not_settled_alone(are_gone:
         is_alone=lambda: is_alone,
     )
     order.begin_to_order()
-    order.receive((other, 1), 5, 40, "from before its crash")
+    order.receive((other, b"1"), 5, 40, "from before its crash")
     order.stable(b"alone", (me,))
     stage.run_for(5.0)
     assert not order.is_settled
@@ -188,8 +188,8 @@ def test_a_member_whose_disk_fails_does_not_give_up_what_waits_for_the_disk() ->
     )
     order.begin_to_order()
     order.stable(b"view", (me, other))
-    order.announced(other, Announcement(b"view", 1, 1, 5, True, ((other, 1, 2),)))
-    order.receive((other, 1), 1, 4, "first")
+    order.announced(other, Announcement(b"view", 1, 1, 5, True, ((other, b"1", 2),)))
+    order.receive((other, b"1"), 1, 4, "first")
     stage.run_for(40.0)
     assert given == [], "the second one has come, and waits for the disk"
     fails = False

@@ -124,4 +124,4 @@ class Actor:
 
 
 def identity(item: Item) -> MessageId:
-    return (item.publisher, item.life, item.number)
+    return (item.publisher, item.run, item.number)

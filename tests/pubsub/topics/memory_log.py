@@ -39,11 +39,11 @@ class MemoryLog(TopicLog):
 
     def restore(self) -> Restored:
         disk = self._disk
-        if "life" not in disk["meta"]:
+        if "run" not in disk["meta"]:
             return Restored()
         items = list(disk["items"].values())
         return Restored(
-            disk["meta"]["life"],
+            disk["meta"]["run"],
             disk["meta"]["boot"],
             tuple(disk["people"].values()),
             tuple((source, *n) for source, n in disk["nums"].items()),
@@ -52,8 +52,8 @@ class MemoryLog(TopicLog):
             disk["meta"].get("note", 0),
         )
 
-    def began(self, boot: int, life: int) -> None:
-        self._pending.append(lambda disk: disk["meta"].update(boot=boot, life=life))
+    def began(self, boot: int, run: bytes) -> None:
+        self._pending.append(lambda disk: disk["meta"].update(boot=boot, run=run))
 
     def took(self, item: Item, unfinished: bool) -> None:
         flags = {"collected": False, "unfinished": unfinished}

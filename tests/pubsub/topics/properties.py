@@ -49,8 +49,8 @@ def agreement(troupe: Troupe) -> list[str]:
         before = _before(troupe, who)
         own = delivered_by(troupe, who)
         for message, other in anybody.items():
-            publisher, life, number = message
-            needless = before.get(source_of(publisher, life))
+            publisher, run, number = message
+            needless = before.get(source_of(publisher, run))
             if message not in own and (needless is None or number not in needless):
                 wrong.append(f"{other} delivered {_short(message, ids)} and {who} did not")
     return wrong
@@ -97,10 +97,10 @@ def fifo(troupe: Troupe) -> list[str]:
     last: dict[tuple[int, PeerId, int], int] = {}
     for o in troupe.history:
         if o.what == "delivered":
-            publisher, life, number = o.of
-            if number <= last.get((o.start, publisher, life), 0):
+            publisher, run, number = o.of
+            if number <= last.get((o.start, publisher, run), 0):
                 wrong.append(f"{o.who} delivered number {number} late")
-            last[o.start, publisher, life] = number
+            last[o.start, publisher, run] = number
     return wrong
 
 

@@ -130,7 +130,7 @@ def test_one_that_is_opening_the_topic_stays_though_its_absence_is_told_late() -
 
 def test_a_datagram_of_before_is_not_its_voice() -> None:
     troupe = joined(7, 3, TroupeConfig(absent_answer=False))
-    actor, life = troupe.actors[0], troupe.actors[GONE].core.membership.life
+    actor, run = troupe.actors[0], troupe.actors[GONE].core.membership.run
     heard: list[Any] = []
     aside = AsideMessages(
         TOPIC,
@@ -145,7 +145,7 @@ def test_a_datagram_of_before_is_not_its_voice() -> None:
     troupe.run(AFTER)
     troupe.start_without_topic(GONE)
     troupe.run(AFTER)
-    aside.receive(troupe.contacts[GONE], Aside(TOPIC, "best-effort", life, 1, b"late"))
+    aside.receive(troupe.contacts[GONE], Aside(TOPIC, "best-effort", run, 1, b"late"))
     troupe.run(10.0)
     assert len(heard) == 1
     assert [members(troupe, number) for number in (0, 1)] == [[0, 1]] * 2

@@ -68,7 +68,8 @@ def test_kept_messages_are_bounded_in_time_and_bytes() -> None:
     kept = KeptMessages(seconds=60.0, most_bytes=10_000)
     for number in range(1, 101):
         kept.keep(
-            HeldMessage(Item(publisher, 7, number, False, (), bytes(1000)), 0.0), float(number)
+            HeldMessage(Item(publisher, b"the run1", number, False, (), bytes(1000)), 0.0),
+            float(number),
         )
     assert len(kept) == 10_000 // 1256
     lacked = kept.take_lacked(lambda source, number: number != 99, 100.0, 100.0)

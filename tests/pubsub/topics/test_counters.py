@@ -18,8 +18,8 @@ def test_duplicates_and_mistakes_of_peers_are_in_the_metrics() -> None:
         await one.strong.broadcast(b"x")
         await asyncio.sleep(3)
         items = (
-            Item(one.strong.me, one.strong.life, 1, False, (), b"x"),
-            Item(other.strong.me, other.strong.life, 7, False, (), b"not its own"),
+            Item(one.strong.me, one.strong.run, 1, False, (), b"x"),
+            Item(other.strong.me, other.strong.run, 7, False, (), b"not its own"),
         )
         one.runtime.send(other.runtime.contact, Cast(TOPIC, items, (), bytes(8)))
         await asyncio.sleep(3)
@@ -45,7 +45,7 @@ def test_what_comes_for_a_topic_that_is_not_open_or_not_joined_is_counted_and_no
     async def script(network: Network, nodes: StrongNodes) -> None:
         one, other = [await nodes.start() for _ in range(2)]
         await asyncio.sleep(3)
-        elsewhere = Aside("/elsewhere", "direct", 1, 1, b"")
+        elsewhere = Aside("/elsewhere", "direct", bytes(8), 1, b"")
         one.runtime.send(other.runtime.contact, elsewhere)
         await asyncio.sleep(3)
         counted = [node.topics._dropped for node in (one, other)]
@@ -55,7 +55,7 @@ def test_what_comes_for_a_topic_that_is_not_open_or_not_joined_is_counted_and_no
             other.topics.join("/elsewhere", print, known=(numbered_contact(9),))
         )
         await asyncio.sleep(0.1)
-        stubborn = Aside("/elsewhere", "stubborn", 1, 1, b"")
+        stubborn = Aside("/elsewhere", "stubborn", bytes(8), 1, b"")
         one.runtime.send(other.runtime.contact, stubborn)
         await joining
         assert [dropped["not_in_topic"] for dropped in counted] == [1, 1]

@@ -87,7 +87,7 @@ def test_a_publisher_sends_what_waited_when_its_disk_works_again() -> None:
 
 def test_a_log_gives_back_what_it_was_told(tmp_path: Path) -> None:
     publisher = numbered_contact(7).id
-    items = [Item(publisher, 6, number, False, (), bytes(3000)) for number in range(1, 9)]
+    items = [Item(publisher, b"the run1", number, False, (), bytes(3000)) for number in range(1, 9)]
     received = (items[0].source, 8, ())
 
     async def main() -> Restored:

@@ -34,7 +34,7 @@ from tests.pubsub.topics.test_stable_phases import joined, payloads_at
 from tests.pubsub.topics.troupe import Troupe
 
 STRANGER = numbered_contact(99)
-SOURCE = source_of(STRANGER.id, 1)
+SOURCE = source_of(STRANGER.id, bytes(8))
 
 MESSAGES: list[type] = [JoinTopic, Knowledge, Absent, Cast, Received, Aside]
 ENDS = [LARGEST, LARGEST - 1, LARGEST + 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
@@ -43,7 +43,8 @@ ENDS = [LARGEST, LARGEST - 1, LARGEST + 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 
 def test_messages_that_contradict_themselves_do_not_exist() -> None:
     for make in (
-        lambda: Item(STRANGER.id, 1, 0, False, (), b""),
+        lambda: Item(STRANGER.id, bytes(8), 0, False, (), b""),
+        lambda: Item(STRANGER.id, b"short", 1, False, (), b""),
         lambda: Cast("/t", (), ((SOURCE, 3, ((4, 4),)),), bytes(8)),
         lambda: Cast("/t", (), ((b"short", 3, ()),), bytes(8)),
         lambda: Received(
@@ -54,7 +55,7 @@ def test_messages_that_contradict_themselves_do_not_exist() -> None:
             False,
             False,
         ),
-        lambda: Aside("/t", "loud", 1, 1, b""),
+        lambda: Aside("/t", "loud", bytes(8), 1, b""),
         lambda: Sight(b"short", b""),
         lambda: Sight(bytes(8), bytes(8193)),
     ):
@@ -65,18 +66,20 @@ def test_messages_that_contradict_themselves_do_not_exist() -> None:
 def test_nonsense_of_a_stranger_changes_nothing() -> None:
     troupe = joined(1, 3)
     core = troupe.actors[0].core
-    own = source_of(core.membership.me, core.membership.life)
+    own = source_of(core.membership.me, core.membership.run)
     digest = core.membership.digest
     core.receive_cast(
         STRANGER,
         Cast(
             "/t",
-            (Item(core.membership.me, core.membership.life, 7, False, (), b"me?"),),
+            (Item(core.membership.me, core.membership.run, 7, False, (), b"me?"),),
             (),
             digest,
         ),
     )
-    core.receive_cast(STRANGER, Cast("/t", (Item(STRANGER.id, 1, 1, False, (), None),), (), digest))
+    core.receive_cast(
+        STRANGER, Cast("/t", (Item(STRANGER.id, bytes(8), 1, False, (), None),), (), digest)
+    )
     core.receive_received(
         STRANGER,
         Received(
@@ -92,7 +95,7 @@ def test_nonsense_of_a_stranger_changes_nothing() -> None:
 
 def test_garbled_bytes_decode_to_a_message_or_to_nothing() -> None:
     chance = random.Random(5)
-    item = Item(STRANGER.id, 1, 3, True, (STRANGER.id,), b"payload")
+    item = Item(STRANGER.id, bytes(8), 3, True, (STRANGER.id,), b"payload")
     good = [
         encode(Cast("/t", (item,), ((SOURCE, 1, ((3, 3),)),), bytes(8))),
         encode(
@@ -105,7 +108,7 @@ def test_garbled_bytes_decode_to_a_message_or_to_nothing() -> None:
                 False,
             )
         ),
-        encode(Aside("/t", "stubborn", 1, 1, b"x")),
+        encode(Aside("/t", "stubborn", bytes(8), 1, b"x")),
     ]
     for _ in range(3000):
         data = bytearray(chance.choice(good))
@@ -121,12 +124,12 @@ class Extremes:
     def __init__(self, seed: int, troupe: Troupe) -> None:
         self._chance = random.Random(seed)
         entries = [actor.core.membership.participants[actor.contact.id] for actor in troupe.alive()]
-        lives = [source_of(entry.id, entry.life) for entry in entries]
+        lives = [entry.source for entry in entries]
         boots = [entry.boot + more for entry in entries for more in (0, 1)]
         self._choices: dict[Any, list[Any]] = {
             type(None): [None],
             bool: [False, True],
-            int: [-1, 0, 1, 2, 3, *boots, *(entry.life for entry in entries), *ENDS],
+            int: [-1, 0, 1, 2, 3, *boots, *ENDS],
             str: [
                 "",
                 "/topic",

@@ -19,7 +19,7 @@ PEERS = [numbered_contact(number).id for number in range(8)]
 
 entries = st.builds(
     lambda number, boot, left, revision: Entry(
-        numbered_contact(number), boot, left, revision, boot, "", ()
+        numbered_contact(number), boot, left, revision, bytes(7) + bytes([boot]), "", ()
     ),
     st.integers(0, 3),
     st.integers(0, 3),
@@ -48,21 +48,23 @@ def test_rosters_that_saw_the_same_entries_are_equal(
 def test_a_later_boot_brings_back_who_left_and_an_earlier_one_does_not() -> None:
     roster = Roster(10)
     contact = numbered_contact(0)
-    assert roster.merge(Entry(contact, 5, True, 0, 1, "", ()), 0.0)
-    assert not roster.merge(Entry(contact, 5, False, 9, 1, "", ()), 0.0)
-    assert not roster.merge(Entry(contact, 4, False, 0, 1, "", ()), 0.0)
-    assert roster.merge(Entry(contact, 6, False, 0, 1, "", ()), 0.0)
+    assert roster.merge(Entry(contact, 5, True, 0, bytes(8), "", ()), 0.0)
+    assert not roster.merge(Entry(contact, 5, False, 9, bytes(8), "", ()), 0.0)
+    assert not roster.merge(Entry(contact, 4, False, 0, bytes(8), "", ()), 0.0)
+    assert roster.merge(Entry(contact, 6, False, 0, bytes(8), "", ()), 0.0)
     assert list(roster.joined) == [contact.id]
 
 
 def test_a_full_roster_refuses_one_more_and_forgets_those_who_left_long_ago() -> None:
     roster = Roster(2)
     for number in range(2):
-        assert roster.merge(Entry(numbered_contact(number), 1, False, 0, 1, "", ()), 0.0)
-    assert not roster.merge(Entry(numbered_contact(2), 1, False, 0, 1, "", ()), 5.0)
+        assert roster.merge(Entry(numbered_contact(number), 1, False, 0, bytes(8), "", ()), 0.0)
+    assert not roster.merge(Entry(numbered_contact(2), 1, False, 0, bytes(8), "", ()), 5.0)
     for number in range(2):
-        assert roster.merge(Entry(numbered_contact(number), 1, True, 0, 1, "", ()), float(number))
-    assert roster.merge(Entry(numbered_contact(2), 1, False, 0, 1, "", ()), 5.0)
+        assert roster.merge(
+            Entry(numbered_contact(number), 1, True, 0, bytes(8), "", ()), float(number)
+        )
+    assert roster.merge(Entry(numbered_contact(2), 1, False, 0, bytes(8), "", ()), 5.0)
     assert roster.forget_left(before=0.5) == [PEERS[0]]
 
 
@@ -107,11 +109,11 @@ def test_a_later_row_replaces_an_earlier_one_and_never_the_other_way_round() -> 
 
 def test_rows_of_another_boot_or_of_strangers_are_not_taken() -> None:
     knowledge = TopicKnowledge(PEERS[7], 10)
-    knowledge.merge_entry(Entry(numbered_contact(0), 5, False, 0, 1, "", ()), 0.0)
+    knowledge.merge_entry(Entry(numbered_contact(0), 5, False, 0, bytes(8), "", ()), 0.0)
     assert not knowledge.merge_row(Row(PEERS[0], 4, 1, ()))
     assert not knowledge.merge_row(Row(PEERS[1], 5, 1, ()))
     assert knowledge.merge_row(Row(PEERS[0], 5, 1, ()))
-    knowledge.merge_entry(Entry(numbered_contact(0), 6, False, 0, 1, "", ()), 0.0)
+    knowledge.merge_entry(Entry(numbered_contact(0), 6, False, 0, bytes(8), "", ()), 0.0)
     assert knowledge.matrix.rows == {}
 
 
@@ -119,7 +121,7 @@ def test_a_changed_filter_is_seen_in_the_fingerprint_of_everything_and_not_in_th
     None
 ):
     one, other = TopicKnowledge(PEERS[6], 10), TopicKnowledge(PEERS[7], 10)
-    entry = Entry(numbered_contact(0), 5, False, 0, 1, "", ())
+    entry = Entry(numbered_contact(0), 5, False, 0, bytes(8), "", ())
     changed = replace(entry, filter="price < 3", revision=1)
     for knowledge in (one, other):
         knowledge.merge_entry(entry, 0.0)
@@ -169,8 +171,8 @@ def test_participants_that_know_the_same_exchange_a_few_bytes() -> None:
 def test_what_makes_no_sense_does_not_decode(bad: type) -> None:
     contact = numbered_contact(0)
     good = {
-        JoinTopic: JoinTopic("/topic", contact, 1, 1, ""),
-        Entry: Entry(contact, 1, False, 0, 1, "", ((bytes(8), 3, ((5, 6),)),)),
+        JoinTopic: JoinTopic("/topic", contact, 1, bytes(8), ""),
+        Entry: Entry(contact, 1, False, 0, bytes(8), "", ((bytes(8), 3, ((5, 6),)),)),
     }[bad]
     packed = encode(good)
     assert decode(packed) == good

@@ -98,7 +98,7 @@ def test_one_that_missed_more_messages_than_anybody_can_count_takes_part_again()
     troupe.crash(0)
     core = troupe.actors[0].core.membership
     numbers = troupe.logs[0]._disk["nums"]
-    numbers[source_of(core.me, core.life)] = (
+    numbers[source_of(core.me, core.run)] = (
         1 + missed,
         (),
     )  # as if it had published them meanwhile

@@ -14,6 +14,10 @@ from tests.pubsub.topics.troupe import TOPIC, Troupe, TroupeConfig
 PUBLISHER = numbered_contact(500).id
 
 
+def run_of(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
 def after_runs(runs: int, config: BroadcastConfig) -> Troupe:
     """Two participants have got one message of each of a publisher's runs, the last of which is over."""
     troupe = joined(1, 2, TroupeConfig(config))
@@ -24,8 +28,8 @@ def after_runs(runs: int, config: BroadcastConfig) -> Troupe:
         for receiver in range(2):
             sender, core = troupe.contacts[1 - receiver], troupe.actors[receiver].core
             items = tuple(
-                Item(PUBLISHER, life, 1, False, (), b"x")
-                for life in range(first + 1, first + at_once + 1)
+                Item(PUBLISHER, run_of(run), 1, False, (), b"x")
+                for run in range(first + 1, first + at_once + 1)
             )
             core.receive(sender, Cast(TOPIC, items, (), core.membership.digest))
         troupe.run(2.0)
@@ -74,11 +78,13 @@ def test_what_is_forgotten_is_neither_delivered_again_nor_told_as_a_gap() -> Non
     troupe = after_runs(500, SMALL)
     first = troupe.actors[0].core
     forgotten = [
-        life for life in range(1, 501) if source_of(PUBLISHER, life) in first.state.forgotten
+        run
+        for run in map(run_of, range(1, 501))
+        if source_of(PUBLISHER, run) in first.state.forgotten
     ]
     assert len(forgotten) > 300
-    garbage = tuple((source_of(PUBLISHER, life), 1, ()) for life in forgotten[::2])
-    items = tuple(Item(PUBLISHER, life, 1, False, (), b"x") for life in forgotten[1::2])
+    garbage = tuple((source_of(PUBLISHER, run), 1, ()) for run in forgotten[::2])
+    items = tuple(Item(PUBLISHER, run, 1, False, (), b"x") for run in forgotten[1::2])
     first.receive(troupe.contacts[1], Cast(TOPIC, items, garbage, bytes(8)))
     troupe.run(30.0)
     assert len(troupe.actors[0].delivered) == 500
@@ -90,7 +96,7 @@ def test_what_is_forgotten_is_neither_delivered_again_nor_told_as_a_gap() -> Non
 
 
 def entry(number: int, *, left: bool) -> Entry:
-    return Entry(numbered_contact(number), 1, left, 0, 1, "", ())
+    return Entry(numbered_contact(number), 1, left, 0, bytes(8), "", ())
 
 
 def test_those_who_left_do_not_keep_others_out() -> None:

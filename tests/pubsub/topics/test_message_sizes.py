@@ -89,8 +89,8 @@ def test_what_everybody_has_is_told_to_the_newcomer_alone() -> None:
     troupe.start(0)
     troupe.run(1.0)
     state = troupe.actors[0].core.state
-    for life in range(4000):
-        source = source_of(troupe.contacts[3].id, life)
+    for run in range(4000):
+        source = source_of(troupe.contacts[3].id, run.to_bytes(8, "big"))
         for numbers in (state.taken_of(source), state.mine.of(source), state.garbage_of(source)):
             numbers.update(1000, ())
     for number in range(1, 4):
@@ -106,7 +106,7 @@ def test_what_everybody_has_is_told_to_the_newcomer_alone() -> None:
 
 def test_acknowledgements_full_of_holes_are_told_in_pieces() -> None:
     troupe = joined(5, 2, NARROW)
-    source = source_of(troupe.contacts[0].id, 99)
+    source = source_of(troupe.contacts[0].id, bytes(8))
     one, other = (actor.core.state for actor in troupe.alive())
     holes = [(number, number) for number in range(2, 60_000, 2)]
     for numbers in (one.taken_of(source), one.mine.of(source), one.garbage_of(source)):
@@ -121,7 +121,7 @@ def test_acknowledgements_full_of_holes_are_told_in_pieces() -> None:
 def test_a_message_that_a_channel_does_not_carry_is_counted_and_not_taken() -> None:
     async def script(network: Network, nodes: StrongNodes) -> None:
         one, other = [await nodes.start() for _ in range(2)]
-        message = Aside("/EPFL/DSC", "direct", 1, 1, bytes(1024 * 1024))
+        message = Aside("/EPFL/DSC", "direct", bytes(8), 1, bytes(1024 * 1024))
         assert not one.strong.core.state.context.send(other.runtime.contact, message)
         assert one.runtime.metrics.as_dict()["messages_dropped_out"]["too_large"] == 1  # type: ignore[index]
 

@@ -114,7 +114,7 @@ def test_a_newcomer_knows_what_is_from_before_its_time_and_what_is_to_come() -> 
 
     def is_done(number: int) -> bool:
         me = publisher.membership
-        return newcomer.core.is_done(me.me, me.life, number)
+        return newcomer.core.is_done(me.me, me.run, number)
 
     assert is_done(1)
     assert not is_done(2)

@@ -49,7 +49,7 @@ class Channels:
 def test_while_nobody_acknowledges_few_are_told_and_the_others_when_they_do() -> None:
     channels = Channels()
     knowledge = TopicKnowledge(channels.contact.id, 100)
-    knowledge.merge_entry(Entry(channels.contact, 1, False, 0, 1, "", ()), 0.0)
+    knowledge.merge_entry(Entry(channels.contact, 1, False, 0, bytes(8), "", ()), 0.0)
     spreading = Spreading("/topic", channels, CONFIG, knowledge, lambda: OTHERS)
 
     def news_for_ten_seconds() -> None:

@@ -119,14 +119,14 @@ def test_one_that_crashes_comes_back_with_its_log_and_gets_each_message_once(
             await group[0].strong.broadcast(b"%d" % number)
         await group[0].strong.receipt(20).wait("safe")
         await asyncio.sleep(1)
-        life = group[2].strong.life
+        run = group[2].strong.run
         network.crash(group[2].host)
         for number in range(20, 40):
             await group[0].strong.broadcast(b"%d" % number)
         await asyncio.sleep(10)
         again = await nodes.restart(group[2], log=log_of(tmp_path, 2))
         await group[0].strong.receipt(40).wait("safe")
-        assert again.strong.life == life
+        assert again.strong.run == run
         assert sorted(group[2].payloads + again.payloads) == sorted(
             b"%d" % number for number in range(40)
         )

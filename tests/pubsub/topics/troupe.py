@@ -145,7 +145,7 @@ class Troupe:
             actor,
             log,
             boot=boot,
-            life=boot * 1000 + self._starts,
+            run=(boot * 1000 + self._starts).to_bytes(8, "big"),
             filter=filter,
             order=self.config.order,
         )
@@ -207,7 +207,7 @@ class Troupe:
         core = actor.core
         place = len(self.history)
         published = core.publish(payload, **audience)
-        made = (core.membership.me, core.membership.life, published)
+        made = (core.membership.me, core.membership.run, published)
         occurrence = Occurrence(self.stage.now, number, actor.start, "broadcast", made)
         self.history.insert(place, occurrence)
         return made
