@@ -210,8 +210,8 @@ class Receipt:
 
     @property
     def is_acked(self) -> bool:
-        """Another process has it, so that its publisher may leave."""
-        return self._block.acknowledged > 0
+        """Another process or an archive's disk has it, so that its publisher may leave."""
+        return self._block.acknowledged > 0 or self.is_safe
 
     @property
     def is_safe(self) -> bool:

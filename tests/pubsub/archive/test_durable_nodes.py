@@ -153,6 +153,18 @@ def test_a_publisher_learns_its_catenation_number_back() -> None:
     play(main)
 
 
+def test_an_event_that_is_safe_is_acked_though_nobody_else_listens() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node = await world.node()
+        receipt = await node.publish("/soccer", 1, durable=True)
+        assert receipt.acknowledged == 0
+        assert receipt.is_safe
+        assert receipt.is_acked
+
+    play(main)
+
+
 def test_what_cannot_be_safe_is_said() -> None:
     async def main(world: World) -> None:
         publisher = await world.node()
