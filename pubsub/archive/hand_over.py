@@ -67,7 +67,6 @@ class Acceptance:
 
     patterns: Sequence[str] = ()
     """Topics, each with its subtopics, or patterns such as `/soccer/*`; none accepts nothing."""
-    most: int = MOST_TOPICS
     _parsed: tuple[Pattern, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,8 +75,6 @@ class Acceptance:
                 f"accept is a list of patterns of topics: write [{self.patterns!r}]"
             )
         object.__setattr__(self, "_parsed", tuple(Pattern.of(one) for one in self.patterns))
-        if self.most < 1:
-            raise DurableUsageError(f"an archive takes one topic or more, not {self.most}")
 
     def refusal(self, topic: str, managed: int) -> str:
         """Why an archive that manages `managed` topics does not take this one; empty when it does."""
@@ -87,7 +84,7 @@ class Acceptance:
         ):
             accepted = f"{' and '.join(self.patterns)} only" if self.patterns else "none"
             return f"it accepts {accepted}"
-        if managed >= self.most:
+        if managed >= MOST_TOPICS:
             return f"it manages {managed} topics, and takes no more"
         return ""
 

@@ -13,7 +13,6 @@ for (section 7 of the reliable delivery paper).
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
@@ -95,16 +94,8 @@ class FilePeer:
         """Pieces from it whose checksum was wrong."""
 
 
-class FileOutcome(Enum):
-    """What became of a part."""
-
-    UNASKED = "unasked"
-    """Nobody asked this peer for it: not looked at."""
-    TAKEN = "taken"
-    COMPLETE = "complete"
-    """All checksums are there, and agree with the manifest."""
-    WRONG = "wrong"
-    """The peer sent checksums that are not the file's, or that cannot be any."""
+UNASKED, WRONG = "unasked_hashes", "wrong_hashes"
+"""Why checksums are of no use."""
 
 
 class HashFetch:
@@ -128,6 +119,11 @@ class HashFetch:
         """What the holder has sent so far."""
         return self._gathered.packed()
 
+    @property
+    def is_complete(self) -> bool:
+        """All checksums are there, and agree with the manifest."""
+        return self._gathered.is_complete
+
     def next_part(self, peer: PeerId, now: float) -> int | None:
         """From which piece on `peer` is to be asked for checksums now; None for not at all."""
         if self._source is not None and self._source != peer:
@@ -141,14 +137,16 @@ class HashFetch:
         self._is_awaited, self._asked_at = True, now
         return self._gathered.known
 
-    def receive(self, peer: PeerId, part: PieceHashes) -> FileOutcome:
+    def receive(self, peer: PeerId, part: PieceHashes) -> str:
+        """Take a part; why it is of no use, or an empty text. A peer whose checksums are not the file's, or
+        cannot be any, is given up."""
         if peer != self._source or not self._is_awaited or part.first != self._gathered.known:
-            return FileOutcome.UNASKED
+            return UNASKED
         self._is_awaited = False
         if part.hashes and self._gathered.add(part.first, part.hashes):
-            return FileOutcome.COMPLETE if self._gathered.is_complete else FileOutcome.TAKEN
+            return ""
         self._begin(None)
-        return FileOutcome.WRONG
+        return WRONG
 
     def forget(self, peer: PeerId) -> None:
         """The peer is gone: ask another one, from the beginning."""
@@ -410,13 +408,12 @@ class PieceExchange:
         self._on_change()
 
     def _receive_hashes(self, peer: FilePeer, part: PieceHashes) -> None:
-        outcome = self._hash_fetch.receive(peer.contact.id, part)
-        if outcome is FileOutcome.UNASKED:
-            self._drop("unasked_hashes")
-        elif outcome is FileOutcome.WRONG:
-            self._drop("wrong_hashes")
+        reason = self._hash_fetch.receive(peer.contact.id, part)
+        if reason:
+            self._drop(reason)
+        if reason == WRONG:
             self._ban(peer)
-        elif outcome is FileOutcome.COMPLETE:
+        if self._hash_fetch.is_complete and not self.hashes.is_complete:
             self.hashes.replace(self._hash_fetch.hashes)
         for other in list(self._peers.values()):
             self._ask(other)

@@ -123,10 +123,13 @@ def test_why_a_topic_is_not_handed_over_is_said() -> None:
     play(main)
 
 
-def test_strangers_cannot_make_an_archive_manage_what_it_does_not_accept() -> None:
+def test_strangers_cannot_make_an_archive_manage_what_it_does_not_accept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pubsub.archive.hand_over.MOST_TOPICS", 5)
+
     async def main(world: World) -> None:
         archive = await world.archive("/t", accept=["/x"])
-        archive._acceptance = Acceptance(["/x"], most=5)
         node = await world.node()
         to = archive.node.attachment.contact
         for topic in ("/y", *(f"/x/{number}" for number in range(20))):
