@@ -6,6 +6,7 @@ the disk fails, nothing is stated; what is due is said when it works again."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 
 from overlay.contact import Contact, PeerId
 from overlay.context import OneTimer
@@ -227,15 +228,15 @@ class Acknowledging:
     ) -> None:
         """In as many messages as it takes; statements and garbage say the same in any pieces."""
         state = self._state
-        told = list(batches(_in_pieces(statements), _statement_size, PART_BYTES))
-        gone = list(batches(pieces(state.garbage_wire(garbage)), numbers_size, PART_BYTES))
-        count = max(1, len(told), len(gone))
-        for place in range(count):
-            is_last = place == count - 1
+        told = batches(_in_pieces(statements), _statement_size, PART_BYTES)
+        gone = batches(pieces(state.garbage_wire(garbage)), numbers_size, PART_BYTES)
+        parts = list(zip_longest(told, gone, fillvalue=())) or [((), ())]
+        for place, (said, garbage_said) in enumerate(parts, 1):
+            is_last = place == len(parts)
             message = Received(
                 state.topic,
-                tuple(told[place]) if place < len(told) else (),
-                tuple(one for (one,) in gone[place]) if place < len(gone) else (),
+                tuple(said),
+                tuple(one for (one,) in garbage_said),
                 state.membership.digest,
                 asks and is_last,
                 again and is_last,

@@ -169,10 +169,6 @@ class TopicBroadcast:
         return len(self.state.held)
 
     @property
-    def held_bytes(self) -> int:
-        return self.state.held.bytes
-
-    @property
     def counts(self) -> dict[str, int]:
         """What happened, and what was dropped, under the names in `state.COUNTED`."""
         return self.state.counts

@@ -61,7 +61,7 @@ class Assigner:
         self._waiting: list[tuple[int, ElementId]] = []
         """The elements that no taker has in hand, in order."""
         self._places = 0
-        self._takers: dict[PeerId, Taker] = {}
+        self.takers: dict[PeerId, Taker] = {}
         """Those who asked and are in the view; the one that got something last is last."""
         self._present: dict[PeerId, int] = {}
         """All in the view, with their incarnations."""
@@ -88,18 +88,13 @@ class Assigner:
         """Whether there is no room for more; what is adopted all the same is not dropped."""
         return len(self._items) >= self._config.most_waiting
 
-    @property
-    def takers(self) -> list[PeerId]:
-        """The takers in the view."""
-        return list(self._takers)
-
     def takers_are(self, takers: Sequence[Taker], present: Mapping[PeerId, int]) -> None:
         """Who asks, and who is in the view, in which incarnation.
 
         What one had in hand that is gone, or has returned, goes to others. One that is there and does
         not ask any more may still be at work, and answers in any case."""
         now = {taker.id: taker for taker in takers}
-        self._takers = {peer: now[peer] for peer in self._takers if peer in now} | now
+        self.takers = {peer: now[peer] for peer in self.takers if peer in now} | now
         gone = {peer for peer, before in self._present.items() if present.get(peer) != before}
         self._present = dict(present)
         for item in self._items.values():
@@ -158,7 +153,7 @@ class Assigner:
 
     def close(self) -> None:
         """Give nothing more."""
-        self._takers = {}
+        self.takers = {}
         self._timer.close()
 
     def _try_again(self) -> None:
@@ -166,13 +161,13 @@ class Assigner:
         for item in self._items.values():
             if item.given_back_by:
                 self._timer.set(self._config.try_again)
-                if item.holder is None and all(p in item.given_back_by for p in self._takers):
+                if item.holder is None and all(p in item.given_back_by for p in self.takers):
                     item.given_back_by.clear()
         self._give()
 
     def _give(self) -> None:
         for place, element_id in list(self._waiting):
-            if all(self._in_hand.get(peer, 0) >= self._config.in_hand for peer in self._takers):
+            if all(self._in_hand.get(peer, 0) >= self._config.in_hand for peer in self.takers):
                 return
             item = self._items[element_id]
             taker = self._choose(item)
@@ -181,14 +176,14 @@ class Assigner:
                 item.holder = taker
                 item.offer = replace(item.offer, to=self._present[taker])
                 self._in_hand[taker] = self._in_hand.get(taker, 0) + 1
-                self._takers[taker] = self._takers.pop(taker)
+                self.takers[taker] = self.takers.pop(taker)
                 self._send(taker, item.offer)
 
     def _choose(self, item: _Item) -> PeerId | None:
         """Of those with room and a matching filter, the one with the least, and the longest without."""
         able = [
             peer
-            for peer, taker in self._takers.items()
+            for peer, taker in self.takers.items()
             if peer not in item.given_back_by
             and self._in_hand.get(peer, 0) < self._config.in_hand
             and taker.wants(item.data)

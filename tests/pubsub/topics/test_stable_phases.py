@@ -201,7 +201,7 @@ def test_one_that_has_no_room_refuses_and_gets_everything_when_it_has() -> None:
         troupe.run(0.5)
     troupe.run(5.0)
     assert sum(actor.core.counts["refused"] for actor in troupe.alive()) > 0
-    assert all(troupe.actors[number].core.held_bytes < 9000 for number in (0, 1))
+    assert all(troupe.actors[number].core.state.held.bytes < 9000 for number in (0, 1))
     troupe.heal()
     troupe.run(40.0)
     assert [len(payloads_at(troupe, number)) for number in range(4)] == [18] * 4
