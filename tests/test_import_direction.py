@@ -85,7 +85,6 @@ CORES = [
     "pubsub/doors/mqtt/message.py",
     "pubsub/doors/mqtt/network.py",
     "pubsub/doors/mqtt/packets.py",
-    "pubsub/doors/mqtt/partials.py",
     "pubsub/doors/mqtt/properties.py",
     "pubsub/doors/mqtt/publishing.py",
     "pubsub/doors/mqtt/session.py",

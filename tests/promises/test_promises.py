@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises import mutants, sorted_sets
+from tests.promises import mqtt_doors, mutants, sorted_sets
 from tests.promises.__main__ import SERVICES, Rows, Sums, lines
 from tests.promises.durable import check
 from tests.promises.storm import Outcome
@@ -37,6 +37,12 @@ def test_a_member_that_comes_back_with_its_log_waits_for_the_others_before_it_or
 @pytest.mark.sweep
 def test_a_member_that_nobody_answers_waits_for_the_others_before_it_orders() -> None:
     assert sorted_sets.run(114, 4.0).violations == []
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", [502, 3001, 3005])
+def test_a_will_comes_once_in_storms_that_once_lost_or_doubled_one(seed: int) -> None:
+    assert mqtt_doors.run(seed, 4.0).violations == []
 
 
 def test_a_history_that_breaks_a_promise_is_noticed() -> None:

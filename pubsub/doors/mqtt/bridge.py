@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import CamcastError, NetworkError
+from pubsub.archive.protocol.config import DEADLINE
 from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.hub import Hub
 from pubsub.doors.mqtt.message import MqttMessage, message_in, topic_of
@@ -82,7 +83,7 @@ class Bridge:
         """By door: the node that it is on."""
         self._end_suspecting = node.attachment.runtime.failure.subscribe(self._suspect)
         self._wills = wills = WillLog(node, self._start)
-        self.keep_will, self.will_over, self.heir = wills.keep_for, wills.over, wills.heir
+        self.keep_will, self.will_over, self.inherit = wills.keep_for, wills.over, wills.inherit
         self._names = names = Names(node, self.door, self._start)
         self.follow, self.forget, self.open_session = names.follow, names.forget, names.open_session
 
@@ -152,28 +153,17 @@ class Bridge:
         self, topic: str, message: MqttMessage, done: Callable[[Reason], None], id: bytes
     ) -> None:
         data = message.to_data(time.time())
-        if message.qos and self.keeps(topic):
-            if id:
-                self._start(self._publish_as(id, topic, data, done))
-            else:
-                receipt = await self._node.publish(topic, data, durable=True, wait="sent")
-                self._start(self._when_safe(receipt, done))
+        if not message.qos or not self.keeps(topic):
+            self._when_acked(message, await self._node.publish(topic, data), done)
             return
-        receipt = await self._node.publish(topic, data)
-        self._when_acked(message, receipt, done)
-
-    async def _publish_as(
-        self, id: bytes, topic: str, data: Any, done: Callable[[Reason], None]
-    ) -> None:
-        """Publish under an id, and tell when the message is safe."""
-        run, number = id[:RUN_BYTES], int.from_bytes(id[RUN_BYTES:], "big")
-        try:
-            await self._node.publish_in_run(topic, run, number, [data])
-        except CamcastError:
-            self.hub.drop("not_safe")
-            done(Reason.UNSPECIFIED)
+        storing: Awaitable[object]
+        if id:
+            run, number = id[:RUN_BYTES], int.from_bytes(id[RUN_BYTES:], "big")
+            storing = self._node.publish_in_run(topic, run, number, [data])
         else:
-            done(Reason.SUCCESS)
+            receipt = await self._node.publish(topic, data, durable=True, wait="sent")
+            storing = receipt.wait("safe", DEADLINE)
+        self._start(self._when_safe(storing, done))
 
     def _when_acked(
         self, message: MqttMessage, receipt: Receipt, done: Callable[[Reason], None]
@@ -184,13 +174,9 @@ class Bridge:
         else:
             receipt.when_settled(partial(done, Reason.SUCCESS))
 
-    async def _when_safe(self, receipt: Receipt, done: Callable[[Reason], None]) -> None:
-        from pubsub.archive.protocol.config import DEADLINE
-        from pubsub.archive.publishing import wait_until_safe
-        from pubsub.reliable.receipts import Budget
-
+    async def _when_safe(self, storing: Awaitable[object], done: Callable[[Reason], None]) -> None:
         try:
-            await wait_until_safe(receipt, Budget(DEADLINE))
+            await storing
         except CamcastError:
             self.hub.drop("not_safe")
             done(Reason.UNSPECIFIED)

@@ -55,7 +55,7 @@ class _Entry:
 
     def displaced(self, afresh: bool) -> None:
         if self.session is not None:
-            self._entering.moved(self.session, afresh)
+            self._entering.hub.moved(self.session, afresh)
 
 
 class Entering:
@@ -63,14 +63,11 @@ class Entering:
 
     def __init__(self, hub: Hub, name: str) -> None:
         """`name`: the beginning of the client ids that the door gives to clients that bring none."""
-        self._hub = hub
+        self.hub = hub
         self._name = name
         self._named = 0
         self._entering: dict[str, _Entry] = {}
         """By client id: whose session is being fetched."""
-
-    def moved(self, session: Session, afresh: bool) -> None:
-        self._hub.moved(session, afresh)
 
     def enter(
         self, connection: Connection, connect: Connect, expiry: float, entered: Entered
@@ -84,24 +81,24 @@ class Entering:
         if not client_id:
             self._named += 1
             client_id = given = f"{self._name}-{self._named}"
-        if not connection.is_authenticated and not self._hub.access.connect(
+        if not connection.is_authenticated and not self.hub.access.connect(
             client_id, connect.username, connect.password
         ):
             raise MqttError(Reason.NOT_AUTHORIZED, "the user name or the password is not right")
-        if connect.will is not None and not self._hub.access.publish(client_id, connect.will.topic):
+        if connect.will is not None and not self.hub.access.publish(client_id, connect.will.topic):
             raise MqttError(Reason.NOT_AUTHORIZED, "the client may not publish its will")
-        before = self._hub.connections.pop(client_id, None)
+        before = self.hub.connections.pop(client_id, None)
         if before is not None:
             before.taken_over()
-        elif len(self._hub.connections) + len(self._entering) >= self._hub.config.most_clients:
+        elif len(self.hub.connections) + len(self._entering) >= self.hub.config.most_clients:
             raise MqttError(Reason.SERVER_BUSY, "the door has no room for another client")
-        if timer := self._hub.endings.pop(client_id, None):
+        if timer := self.hub.endings.pop(client_id, None):
             timer.cancel()
-        session = self._hub.sessions.get(client_id)
+        session = self.hub.sessions.get(client_id)
         if session is not None and connect.clean_start:
-            self._hub.end(session)
+            self.hub.end(session)
             session = None
-        will_before = self._hub.wills.cancel(client_id)
+        will_before = self.hub.wills.cancel(client_id)
         if session is not None and not will_before:
             will_before = session.will  # it waits at another door, which took this one for dead
         entry = _Entry(
@@ -112,25 +109,25 @@ class Entering:
             expiry,
             lambda session, present: entered(session, present, given),
         )
-        if session is None and self._hub.network.keeps_sessions and not given:
+        if session is None and self.hub.network.keeps_sessions and not given:
             earlier = self._entering.get(client_id)
             self._entering[client_id] = entry
             if earlier is not None:
                 earlier.connection.taken_over()
             if will_before:
-                self._hub.network.will_over(will_before)
-            self._hub.network.open_session(client_id, entry)
+                self.hub.network.will_over(will_before)
+            self.hub.network.open_session(client_id, entry)
             return
         present = session is not None
         if session is None:
-            session = self._hub.new_session(client_id, connect)
+            session = self.hub.new_session(client_id, connect)
         self._have(entry, session)
         self._keep_will(entry, session, present, will_before)
 
     def _have(self, entry: _Entry, session: Session) -> None:
         entry.session = session
         session.expiry = entry.expiry
-        self._hub.connections[entry.client_id] = entry.connection
+        self.hub.connections[entry.client_id] = entry.connection
 
     def fetched(
         self, entry: _Entry, keeping: Keeping, record: Record | None, is_over: bool
@@ -143,7 +140,7 @@ class Entering:
             return
         del self._entering[entry.client_id]
         try:
-            session = self._hub.new_session(entry.client_id, entry.connect)
+            session = self.hub.new_session(entry.client_id, entry.connect)
         except MqttError as error:
             keeping.end(forget=False)
             entry.connection.fail(error)
@@ -155,7 +152,7 @@ class Entering:
             keeping.end(forget=True)  # there was nothing, and there will be nothing
         else:
             session.keeper = Keeper(
-                keeping, session.record, partial(self._hub.archive_lost, session)
+                keeping, session.record, partial(self.hub.archive_lost, session)
             )
         if record is not None and present:
             session.recall(record)
@@ -173,10 +170,10 @@ class Entering:
                 parsed = TopicFilter.parse(one.filter)
                 topic = topic_of(parsed.base)
             except MqttError:
-                self._hub.drop("not_a_record")
+                self.hub.drop("not_a_record")
                 continue
-            if asked.qos and parsed.group is None and self._hub.network.keeps(topic):
-                self._hub.network.forget(name_at_archive(client_id, one.filter), topic)
+            if asked.qos and parsed.group is None and self.hub.network.keeps(topic):
+                self.hub.network.forget(name_at_archive(client_id, one.filter), topic)
 
     def _keep_will(
         self, entry: _Entry, session: Session, present: bool, before: bytes = b""
@@ -184,22 +181,22 @@ class Entering:
         """Have the client's will kept where sessions are, in place of the one that was kept before, and let
         the client in."""
         will = entry.connect.will
-        if not self._hub.network.keeps_sessions or (will is None and not before):
+        if not self.hub.network.keeps_sessions or (will is None and not before):
             self._let_in(entry, session, present)
             return
         kept = None if will is None else kept_will(entry.client_id, will, entry.expiry)
 
         def written(id: bytes | None) -> None:
             if id is None:
-                self._hub.archive_lost(session)
-            elif self._hub.connections.get(entry.client_id) is not entry.connection:
+                self.hub.archive_lost(session)
+            elif self.hub.connections.get(entry.client_id) is not entry.connection:
                 if id:
-                    self._hub.network.will_over(id)  # the client has connected once more
+                    self.hub.network.will_over(id)  # the client has connected once more
             else:
                 session.will = id
                 self._let_in(entry, session, present)
 
-        self._hub.network.keep_will(kept, before, written)
+        self.hub.network.keep_will(kept, before, written)
 
     def _let_in(self, entry: _Entry, session: Session, present: bool) -> None:
         """The client enters when the archive knows that the session is this door's."""
@@ -209,12 +206,12 @@ class Entering:
             self._enter(entry, session, present)
 
     def _enter(self, entry: _Entry, session: Session, present: bool) -> None:
-        if self._hub.connections.get(entry.client_id) is not entry.connection:
+        if self.hub.connections.get(entry.client_id) is not entry.connection:
             return  # the client has connected once more
         if entry.connection.is_open:
             entry.entered(session, present)
         else:
-            self._hub.leave(entry.connection, session, None)
+            self.hub.leave(entry.connection, session, None)
 
     def not_fetched(self, entry: _Entry) -> None:
         if self._entering.get(entry.client_id) is entry:
@@ -227,18 +224,16 @@ class Entering:
         for one in kept:
             try:
                 asked = Asked.of(one.filter, one.options)
-                self._hub.subscribe(
-                    session, asked, one.identifier or None, lambda reason: None, one
-                )
+                self.hub.subscribe(session, asked, one.identifier or None, lambda reason: None, one)
             except MqttError:
-                self._hub.drop("not_a_record")
+                self.hub.drop("not_a_record")
 
     def wills_lost(self, ids: Container[bytes]) -> None:
         """Another door has taken these wills over, though this one is there: clients that are connected keep
         theirs anew."""
-        self._hub.wills.leave(ids)
-        for session in list(self._hub.sessions.values()):
-            connection = self._hub.connections.get(session.client_id)
+        self.hub.wills.leave(ids)
+        for session in list(self.hub.sessions.values()):
+            connection = self.hub.connections.get(session.client_id)
             if session.will and session.will in ids and connection is not None:
                 self._keep_again(session, connection)
 
@@ -249,14 +244,14 @@ class Entering:
             return
 
         def is_there() -> bool:
-            is_connected = self._hub.connections.get(session.client_id) is connection
+            is_connected = self.hub.connections.get(session.client_id) is connection
             return is_connected and session.will == before
 
         def written(id: bytes | None) -> None:
             if id is None:
-                self._hub.clock.call_later(AGAIN_SECONDS, again)
+                self.hub.clock.call_later(AGAIN_SECONDS, again)
             elif not is_there():
-                self._hub.network.will_over(id)
+                self.hub.network.will_over(id)
             else:
                 session.will = id
                 if session.keeper is not None:
@@ -264,7 +259,7 @@ class Entering:
 
         def again() -> None:
             if is_there():
-                self._hub.network.keep_will(will, before, written, is_same=True)
+                self.hub.network.keep_will(will, before, written, is_same=True)
 
         will = kept_will(session.client_id, connection.will, session.expiry)
         again()

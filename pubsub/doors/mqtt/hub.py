@@ -14,7 +14,7 @@ from overlay.context import Timer
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.connection import Connection, Link
-from pubsub.doors.mqtt.deadlines import Deadlines
+from pubsub.doors.mqtt.deadlines import Deadlines, Partials
 from pubsub.doors.mqtt.entering import Entering
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
 from pubsub.doors.mqtt.kept import KeptSubscription
@@ -22,7 +22,6 @@ from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.network import Access, MqttConfig, Network, Open
 from pubsub.doors.mqtt.other_doors import Clock, OtherDoors
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
-from pubsub.doors.mqtt.partials import Partials
 from pubsub.doors.mqtt.session import Common, Forms, Granted, Outgoing, Session
 from pubsub.doors.mqtt.shared import Group
 from pubsub.doors.mqtt.subscribing import Subscribing
@@ -57,6 +56,7 @@ class Hub:
         self.config = config
         self.access = access or Open(authenticated=authenticator is not None)
         self.authenticator = authenticator
+        self.not_allowed = Reason.NOT_AUTHORIZED if config.says_why else Reason.UNSPECIFIED
         self._common = Common(config.most_waiting, clock.now, self.drop)
         self.sessions: dict[str, Session] = {}
         self.connections: dict[str, Connection] = {}
@@ -72,7 +72,7 @@ class Hub:
             network.tell_doors,
             keeps_wills=network.keeps_sessions,
             on_gone=self._door_gone,
-            on_heir=network.heir,
+            on_inherit=network.inherit,
         )
         self._shared: dict[tuple[str, tuple[str, ...]], Group] = {}
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
@@ -204,7 +204,7 @@ class Hub:
         if is_new and len(session.subscriptions) >= self.config.most_subscriptions:
             done(Reason.QUOTA_EXCEEDED)
         elif not self.access.subscribe(session.client_id, "/".join(parsed.levels)):
-            done(Reason.NOT_AUTHORIZED)
+            done(self.not_allowed)
         else:
             following = None if is_new or before is None else before.following
             granted = Granted(session, parsed, asked, identifier, following, before_move)

@@ -41,6 +41,9 @@ class MqttConfig:
     """Retained messages; when there are more, the one that was set longest ago is dropped."""
     longest_keep_alive: int = 65_535
     """Seconds; a client of MQTT 5.0 that asks for more, or for none, is told this."""
+    says_why: bool = True
+    """Whether a client of MQTT 5.0 is told "not authorized" where it may not publish or subscribe; otherwise
+    "unspecified error", which MQTT 5.0 has for servers that do not wish to reveal the reason."""
     most_partial: int = 64 * 1024 * 1024
     """Bytes of packets that have not come whole, of all clients together. With more, the client whose packet
     has taken longest is disconnected."""
@@ -158,7 +161,7 @@ class Network(Protocol):
         """A will that is kept was published, or is not to be."""
         ...
 
-    def heir(self, segment: bytes) -> None:
+    def inherit(self, segment: bytes) -> None:
         """The door that had these wills is gone: bring them to `Hub.wills`."""
         ...
 

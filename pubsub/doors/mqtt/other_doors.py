@@ -1,4 +1,4 @@
-"""The other doors: which of them are there, which groups have members at which, and who heirs whose wills.
+"""The other doors: which of them are there, which groups have members at which, and who inherits whose wills.
 
 Doors tell each other which groups of shared subscriptions have members there, and which *segments* of wills
 they keep (`pubsub.doors.mqtt.will_log`): when that changes, and every `BEAT_SECONDS`. A door that was silent
@@ -9,10 +9,10 @@ others: that one gives the message to one of its members. So each message goes t
 know the same of each other. Where an archive keeps the topic it is the archive that shares out messages of
 QoS 1 and 2 (`pubsub.doors.mqtt.shared`).
 
-In the same way one door heirs a segment of wills whose door is gone. That one may not have heard of the
-segment, so those that have heard of it heir it in turn if no door says that it has the segment: the next one
-`TURN_SECONDS` later. Should two of them take it for theirs, the archive gives it to one. Until it has one of
-these *orphans*, a door tells the others of it: should that door go too, they heir the segment.
+In the same way one door inherits a segment of wills whose door is gone. That one may not have heard of the
+segment, so those that have heard of it inherit it in turn if no door says that it has the segment: the next
+one `TURN_SECONDS` later. Should two of them take it for theirs, the archive gives it to one. Until it has one
+of these *orphans*, a door tells the others of it: should that door go too, they inherit the segment.
 """
 
 from __future__ import annotations
@@ -75,24 +75,24 @@ class OtherDoors:
         *,
         keeps_wills: bool = False,
         on_gone: Callable[[bytes, float], None] = lambda door, heard: None,
-        on_heir: Callable[[bytes], None] = lambda segment: None,
+        on_inherit: Callable[[bytes], None] = lambda segment: None,
     ) -> None:
         """`door`: tells this door from others. `tell`: have the other doors told of these groups, of these
         segments, or None where this door keeps no wills, and of these orphans. `on_gone`: a door is gone,
-        which was last heard then. `on_heir`: this door is to have a segment from here on; `settled` is to be
-        called when it has it, or another door does."""
+        which was last heard then. `on_inherit`: this door is to have a segment from here on; `settled` is to
+        be called when it has it, or another door does."""
         self._clock = clock
         self._door = door
         self._tell = tell
         self._keeps_wills = keeps_wills
         self._on_gone = on_gone
-        self._on_heir = on_heir
+        self._on_inherit = on_inherit
         self._members: Counter[bytes] = Counter()
         self._segments: dict[bytes, None] = {}
         self._others: dict[bytes, _Other] = {}
         self._orphans: dict[bytes, float] = {}
         """Segments of doors that are gone, and since when."""
-        self._heired: dict[bytes, None] = {}
+        self._inheriting: dict[bytes, None] = {}
         """Those that this door is about to have."""
         self._timer: Timer | None = None
         self._is_closed = False
@@ -118,7 +118,7 @@ class OtherDoors:
         self._beat()
 
     def close(self) -> None:
-        """Tell and heir nothing any more."""
+        """Tell and inherit nothing any more."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -130,7 +130,7 @@ class OtherDoors:
             self._timer.cancel()
             self._timer = None
         segments = list(self._segments) if self._keeps_wills else None
-        self._tell(list(self._members), segments, [*self._orphans, *self._heired])
+        self._tell(list(self._members), segments, [*self._orphans, *self._inheriting])
         self._look()
         if self._members or self._keeps_wills:
             self._timer = self._clock.call_later(BEAT_SECONDS, self._beat)
@@ -164,14 +164,14 @@ class OtherDoors:
         if other is None:
             return
         for segment in (*other.segments, *other.orphans) if self._keeps_wills else ():
-            is_known = segment in self._segments or segment in self._heired
+            is_known = segment in self._segments or segment in self._inheriting
             if not is_known and not self.is_kept(segment) and len(self._orphans) < MOST_SEGMENTS:
                 self._orphans.setdefault(segment, self._clock.now())
         self._on_gone(door, other.heard)
         self._look()
 
     def _look(self) -> None:
-        """Which doors have been silent for too long, and who heirs."""
+        """Which doors have been silent for too long, and who inherits."""
         now = self._clock.now()
         while self._others and next(iter(self._others.values())).heard <= now - SILENT_SECONDS:
             self.gone(next(iter(self._others)))
@@ -180,12 +180,12 @@ class OtherDoors:
             before = sum(_weight(door, segment) > _weight(self._door, segment) for door in heirs)
             if now - since >= before * TURN_SECONDS:
                 del self._orphans[segment]
-                self._heired[segment] = None
-                self._on_heir(segment)
+                self._inheriting[segment] = None
+                self._on_inherit(segment)
 
     def settled(self, segment: bytes) -> None:
         """A segment that this door was to have has a door."""
-        self._heired.pop(segment, None)
+        self._inheriting.pop(segment, None)
 
     def is_kept(self, segment: bytes) -> bool:
         """Whether another door, which is there, has the segment."""

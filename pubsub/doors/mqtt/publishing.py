@@ -100,7 +100,7 @@ class Publishing:
         if packet.qos:
             code = PUBACK if packet.qos == 1 else PUBREC
             is_told = self._connection.version == V5
-            reason = Reason.NOT_AUTHORIZED if is_told else Reason.SUCCESS
+            reason = self._hub.not_allowed if is_told else Reason.SUCCESS
             self._connection.send(Ack(code, packet.packet_id, reason))
 
     def _sent(self, reason: Reason) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from pubsub.node import Node
 
 if TYPE_CHECKING:
     from pubsub.archive.durable_event import DurableEvent
+    from pubsub.archive.durable_subscription import DurableSubscription
 
 SESSIONS = "/mqtt-sessions"
 """The topic whose archive keeps sessions."""
@@ -32,6 +33,25 @@ FIND_SECONDS = 10.0
 
 MOST_READ = 256
 """Events that are taken from the archive at a time."""
+
+MARK_BYTES = 8
+
+
+async def safe_before(
+    node: Node, events: DurableSubscription, said: dict[str, Any]
+) -> AsyncIterator[DurableEvent]:
+    """The events of a durable name that were safe before this call: up to a mark, which is written with what
+    is `said` of the name. `CamcastError` when no archive answers."""
+    mark = entropy().randbytes(MARK_BYTES)
+    await node.keep(SESSIONS, {**said, "mark": mark}, deadline=FIND_SECONDS)
+    is_marked = False
+    while not is_marked:
+        some = await events.fetch(MOST_READ, FIND_SECONDS, keep=True)
+        if not some:
+            raise ArchiveError("the archive does not bring what it has stored")
+        for event in some:
+            is_marked |= isinstance(event.data, dict) and event.data.get("mark") == mark
+            yield event
 
 
 def log_name(client_id: str) -> str:
@@ -61,35 +81,22 @@ class SessionLog:
         """Take the name over; the session's last record, if there was a session, and whether that has ended
         since. `CamcastError` when no archive answers."""
         await self._events.__aenter__()
-        await self._node.keep(
-            SESSIONS, {"session": self.name, "mark": self.token}, deadline=FIND_SECONDS
-        )
-        is_marked = False
-        while not is_marked:
-            events = await self._events.fetch(MOST_READ, FIND_SECONDS, keep=True)
-            if not events:
-                raise ArchiveError("the archive does not bring what it has stored")
-            for event in events:
-                is_marked |= self._note(event)
+        async for event in safe_before(self._node, self._events, {"session": self.name}):
+            self._note(event)
         if self._latest is None:
             return None, True
         (self._epoch, _), event = self._latest
         return _read(event.data)
 
-    def _note(self, event: DurableEvent) -> bool:
-        """Keep the event if it is the latest record, and acknowledge any other; True at this door's mark."""
-        data: Any = event.data
-        place = _place(data)
-        if place is None:
+    def _note(self, event: DurableEvent) -> None:
+        """Keep the event if it is the latest record, and acknowledge any other."""
+        place = _place(event.data)
+        if place is None or (self._latest is not None and place <= self._latest[0]):
             event.ack()
-            return isinstance(data, dict) and data.get("mark") == self.token
-        if self._latest is None or place > self._latest[0]:
-            if self._latest is not None:
-                self._latest[1].ack()
-            self._latest = (place, event)
-        else:
-            event.ack()
-        return False
+            return
+        if self._latest is not None:
+            self._latest[1].ack()
+        self._latest = (place, event)
 
     async def run(self) -> None:
         """Write records, and let the archive forget what a later one stands for, until `end`.

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from overlay.entropy import entropy
 from overlay.errors import CamcastError
-from pubsub.archive.errors import ArchiveError, Displaced
+from pubsub.archive.errors import Displaced
 from pubsub.doors.mqtt.message import message_in, topic_of
-from pubsub.doors.mqtt.session_log import FIND_SECONDS, MOST_READ, SESSIONS
+from pubsub.doors.mqtt.session_log import FIND_SECONDS, MOST_READ, SESSIONS, safe_before
 from pubsub.doors.mqtt.wills import SEGMENT_BYTES, KeptWill
 from pubsub.node import Node
 
@@ -65,18 +65,10 @@ class Segment:
     async def read_all(self) -> dict[bytes, KeptWill]:
         """The wills that have not ended, of all that were safe before this call. `CamcastError` when no
         archive answers."""
-        mark = entropy().randbytes(NUMBER_BYTES)
-        data = {"ends": self.id.hex(), "ended": [], "mark": mark}
-        await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
         found: dict[bytes, KeptWill] = {}
-        is_marked = False
-        while not is_marked:
-            events = await self._events.fetch(MOST_READ, FIND_SECONDS, keep=True)
-            if not events:
-                raise ArchiveError("the archive does not bring what it has stored")
-            for event in events:
-                is_marked |= isinstance(event.data, dict) and event.data.get("mark") == mark
-                self._take(event.data, lambda id, will: _note(found, id, will))
+        said = {"ends": self.id.hex(), "ended": []}
+        async for event in safe_before(self._node, self._events, said):
+            self._take(event.data, lambda id, will: _note(found, id, will))
         self.live = dict.fromkeys(found)
         return found
 
@@ -294,7 +286,7 @@ class WillLog:
             self.hub.wills.leave((id,))
             self._over(segment, id)
 
-    def heir(self, segment: bytes) -> None:
+    def inherit(self, segment: bytes) -> None:
         """The door that had the segment is gone."""
         self._start(self._inherit(segment))
 

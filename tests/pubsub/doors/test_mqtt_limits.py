@@ -159,17 +159,27 @@ def test_a_first_packet_that_is_not_connect_closes_the_connection() -> None:
     assert client.is_closed
 
 
+class Rules(Open):
+    def connect(self, client_id: str, username: str | None, password: bytes | None) -> bool:
+        return password == b"secret"
+
+    def publish(self, client_id: str, topic: str) -> bool:
+        return topic != "closed"
+
+    def subscribe(self, client_id: str, filter: str) -> bool:
+        return filter != "closed"
+
+
+def test_a_door_may_keep_to_itself_why_it_refuses() -> None:
+    door = Door(access=Rules(), says_why=False)
+    client = door.client("c", password=b"secret")
+    client.subscribe("closed", "open")
+    assert client.got[-1] == Reasons(SUBACK, 9, (Reason.UNSPECIFIED, 2))
+    client.send(Publish("closed", b"x", 1, packet_id=1))
+    assert client.got[-1] == Ack(PUBACK, 1, Reason.UNSPECIFIED)
+
+
 def test_access_is_asked() -> None:
-    class Rules(Open):
-        def connect(self, client_id: str, username: str | None, password: bytes | None) -> bool:
-            return password == b"secret"
-
-        def publish(self, client_id: str, topic: str) -> bool:
-            return topic != "closed"
-
-        def subscribe(self, client_id: str, filter: str) -> bool:
-            return filter != "closed"
-
     door = Door(access=Rules())
     assert door.client("a", password=b"wrong").is_closed
     old = door.client("b", version=V311, username="u", password=b"wrong")

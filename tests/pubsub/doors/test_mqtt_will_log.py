@@ -109,10 +109,14 @@ def test_a_segment_whose_subscription_the_archive_has_ended_is_opened_again(ends
     Network(1).run(main())
 
 
-def test_a_segment_that_the_first_in_turn_has_not_heard_of_is_heired_by_one_that_has() -> None:
-    clock, heired = Clock(), set[bytes]()
+def test_a_segment_that_the_first_in_turn_has_not_heard_of_is_inherited_by_one_that_has() -> None:
+    clock, inherited = Clock(), set[bytes]()
     door = OtherDoors(
-        clock, b"a door", lambda *_: None, keeps_wills=True, on_heir=lambda one: heired.add(one)
+        clock,
+        b"a door",
+        lambda *_: None,
+        keeps_wills=True,
+        on_inherit=lambda one: inherited.add(one),
     )
     segments = {b"segment %d" % number for number in range(20)}
     door.heard(b"killed", [], list(segments))
@@ -120,17 +124,19 @@ def test_a_segment_that_the_first_in_turn_has_not_heard_of_is_heired_by_one_that
     for _ in range(int((SILENT_SECONDS + TURN_SECONDS) / BEAT_SECONDS)):
         door.heard(b"new", [], taken)
         clock.run(BEAT_SECONDS)
-        if heired and not taken:
-            assert 0 < len(heired) < 20, "the others are the new door's, which knows of one of them"
-            taken = sorted(segments - heired)[:1]
+        if inherited and not taken:
+            assert 0 < len(inherited) < 20, (
+                "the others are the new door's, which knows of one of them"
+            )
+            taken = sorted(segments - inherited)[:1]
     clock.run(2 * BEAT_SECONDS)
-    assert heired == segments - {*taken}
+    assert inherited == segments - {*taken}
 
 
-def test_a_segment_is_heired_though_the_door_that_was_to_have_it_is_gone_too() -> None:
+def test_a_segment_is_inherited_though_the_door_that_was_to_have_it_is_gone_too() -> None:
     clock = Clock()
     doors: dict[bytes, OtherDoors] = {}
-    heired: dict[bytes, list[bytes]] = {b"first": [], b"second": []}
+    inherited: dict[bytes, list[bytes]] = {b"first": [], b"second": []}
 
     def add(name: bytes) -> None:
         def tell(*said: Any) -> None:
@@ -138,25 +144,31 @@ def test_a_segment_is_heired_though_the_door_that_was_to_have_it_is_gone_too() -
                 if there != name and name in doors:
                     other.heard(name, *said)
 
-        doors[name] = OtherDoors(clock, name, tell, keeps_wills=True, on_heir=heired[name].append)
+        doors[name] = OtherDoors(
+            clock, name, tell, keeps_wills=True, on_inherit=inherited[name].append
+        )
 
     add(b"first")
     doors[b"first"].heard(b"killed", [], [b"a segment", b"another"])
     clock.run(SILENT_SECONDS + BEAT_SECONDS)
-    assert heired[b"first"] == [b"a segment", b"another"]
+    assert inherited[b"first"] == [b"a segment", b"another"]
     doors[b"first"].settled(b"another")
     add(b"second")  # which has never heard of the door that was killed
     clock.run(TURN_SECONDS)
-    assert not heired[b"second"], "the first is still about to"
+    assert not inherited[b"second"], "the first is still about to"
     del doors[b"first"]
     clock.run(SILENT_SECONDS + 2 * BEAT_SECONDS)
-    assert heired[b"second"] == [b"a segment"]
+    assert inherited[b"second"] == [b"a segment"]
 
 
 def test_a_closed_door_tells_nothing_and_heirs_nothing() -> None:
-    clock, told, heired = Clock(), list[Any](), list[bytes]()
+    clock, told, inherited = Clock(), list[Any](), list[bytes]()
     door = OtherDoors(
-        clock, b"a door", lambda *said: told.append(said), keeps_wills=True, on_heir=heired.append
+        clock,
+        b"a door",
+        lambda *said: told.append(said),
+        keeps_wills=True,
+        on_inherit=inherited.append,
     )
     door.heard(b"killed", [], [b"a segment"])
     door.close()
@@ -164,7 +176,7 @@ def test_a_closed_door_tells_nothing_and_heirs_nothing() -> None:
     door.keeps([b"another"])
     clock.run(SILENT_SECONDS + TURN_SECONDS)
     assert len(told) == before
-    assert not heired
+    assert not inherited
 
 
 def test_a_will_that_another_door_has_ended_does_not_come() -> None:
