@@ -47,12 +47,10 @@ class WeakCollection(DAC):
         )
         self._subscription = await subscription.__aenter__()
         self._pump = self.tasks.start("events", self._take_events(subscription))
-        self._collections.opened(self)
 
     async def _close(self) -> None:
         self._pump.cancel()
         await asyncio.gather(self._pump, return_exceptions=True)
-        self._collections.closed(self)
         await self._subscription.close()
 
     async def _take_events(self, events: Subscription) -> None:

@@ -114,6 +114,7 @@ class DAC(abc.ABC):
         except BaseException:
             self._is_open = False
             raise
+        self._collections.open[self] = None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -124,6 +125,7 @@ class DAC(abc.ABC):
         if self._is_open:
             self._is_open = False
             self._is_closed = True
+            self._collections.open.pop(self, None)
             for interest in self.interests:
                 interest.end()
                 await interest.stopped()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 from overlay.errors import ClosedError
 from pubsub.collections.config import CollectionConfig
@@ -46,8 +47,9 @@ class NodeCollections:
         self._hubs: dict[str, StrongHub] = {}
         self._super_hubs: dict[str, StrongHub] = {}
         """The hubs in which this node only publishes what is added to subtopics."""
-        self._joining: dict[str, asyncio.Lock] = {}
-        self._open: dict[DAC, None] = {}
+        self._joining: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.open: dict[DAC, None] = {}
+        """The collections that are open."""
         self._is_closed = False
 
     def start(self) -> None:
@@ -71,16 +73,10 @@ class NodeCollections:
         except TypeError as error:
             raise CollectionError(f"{kind.__name__}: {error}") from None
 
-    def opened(self, collection: DAC) -> None:
-        self._open[collection] = None
-
-    def closed(self, collection: DAC) -> None:
-        self._open.pop(collection, None)
-
     async def close(self) -> None:
         """Close every collection and leave every topic; more than once is fine."""
         self._is_closed = True
-        for collection in list(self._open):
+        for collection in list(self.open):
             await collection.close()
         for hub in list(self._hubs.values()):
             await self._leave(hub)
@@ -100,12 +96,9 @@ class NodeCollections:
                 raise CollectionError(
                     f"{collection.topic} is open on this node with another config: open it with this first"
                 )
-            hub = await self._hub(collection.topic, collection, collection.config)
-            self.opened(collection)
-        return hub
+            return await self._hub(collection.topic, collection, collection.config)
 
     async def leave_hub(self, collection: StrongCollection, hub: StrongHub) -> None:
-        self.closed(collection)
         async with self._lock(hub.topic):
             hub.members.remove(collection)
             if not await self._is_left(hub) and not self._is_closed:
