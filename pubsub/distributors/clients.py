@@ -38,7 +38,12 @@ from overlay.errors import UsageError
 from overlay.futures import Futures
 from overlay.wire import WireError
 from pubsub.distributors.light_client import LightClient, NoDistributor, NoSuchService
-from pubsub.distributors.messages import check_service, pack_application_data, unpack_content
+from pubsub.distributors.messages import (
+    ClientRequest,
+    check_service,
+    pack_application_data,
+    unpack_content,
+)
 from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.distributors.protocol.subscription import SourceMessage, SubscriptionCore
 from pubsub.distributors.rules import service_topic
@@ -52,6 +57,14 @@ LINGER = 2.0
 
 class Publisher(LightClient):
     """A light publisher: it finds a distributor, and another one when that fails."""
+
+    async def __aenter__(self) -> Self:
+        # Distributors take what comes from a node of their view for what it has of others' publishers.
+        if self._node is not None and self._node.attachment.runtime.handles(ClientRequest):
+            raise UsageError(
+                "a distributor runs on this node: give a publisher another node, or bootstrap=[...]"
+            )
+        return await super().__aenter__()
 
     async def create(self, service: str) -> None:
         """Create a service, or use the one that there is; returns when a distributor has acknowledged it.

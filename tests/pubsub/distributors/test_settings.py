@@ -12,7 +12,7 @@ from pubsub import DurableConfig
 from pubsub.camcast.parameters import Parameters
 from pubsub.cli import main
 from pubsub.config import NodeConfig
-from pubsub.distributors import Distributor
+from pubsub.distributors import Distributor, Publisher
 from tests.pubsub.distributors.test_on_the_virtual_network import Playground, play
 
 TOPICS = {"football": "/soccer"}
@@ -97,3 +97,12 @@ def test_joining_takes_no_longer_than_it_may(seed: int) -> None:
             await ground.enter(Distributor, join_timeout=0.5)
 
     play(seed, main)
+
+
+def test_a_publisher_on_a_distributors_node_is_refused() -> None:
+    async def main(ground: Playground) -> None:
+        (distributor,) = await ground.distributors(1)
+        with pytest.raises(UsageError, match="a distributor runs on this node"):
+            await Publisher(node=distributor.node).__aenter__()
+
+    play(1, main)
