@@ -494,15 +494,17 @@ class DistributorCore:
         self._look_whether_ready()
 
     def receive_want(self, sender: Contact, want: Want) -> None:
-        """A distributor, or a subscriber, misses messages."""
+        """A distributor misses messages, or a subscriber, or either on a node that has both."""
         service = self.services.get(want.service)
         if service is None or want.first < 1:
             self.dropped.add("no_service" if service is None else "malformed")
-        elif sender.id in self.view:
+            return
+        is_peer, is_subscriber = sender.id in self.view, sender.id in service.fanout.subscribers
+        if is_peer:
             self._exchange.receive_want(sender, want)
-        elif sender.id in service.fanout.subscribers:
+        if is_subscriber:
             self._recall.answer(sender, want, service)
-        else:
+        if not is_peer and not is_subscriber:
             self.dropped.add("not_a_subscriber")
 
     def receive_received(self, sender: Contact, received: StreamAck) -> None:

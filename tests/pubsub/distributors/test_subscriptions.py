@@ -8,7 +8,7 @@ import pytest
 
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import ClientConfig, DistributorConfig
-from pubsub.distributors.messages import ServiceBlock
+from pubsub.distributors.messages import ServiceBlock, Want
 from pubsub.distributors.protocol.exchange import Found
 from pubsub.distributors.protocol.subscription import SourceMessage
 from tests.pubsub.distributors.theatre import (
@@ -328,3 +328,17 @@ def test_a_version_of_a_service_from_a_peer_is_believed_within_reason() -> None:
     assert "news" not in one.core.services
     one.core._hear_of_service("news", 5)
     assert one.core.services["news"].version == 5
+
+
+def test_a_subscriber_on_a_distributors_node_is_given_what_it_asks_for() -> None:
+    theatre = three(4)
+    publisher = theatre.publisher()
+    theatre.run(1.0)
+    publisher.core.publish(b"one")
+    theatre.run(1.0)
+    one, other = theatre.distributors[:2]
+    one.core.services["news"].fanout.add(other.contact, 1, True, 0)
+    sent: list[str] = []
+    theatre.stage.observe(lambda time, sender, to, message: sent.append(type(message).__name__))
+    one.core.receive_want(other.contact, Want("news", publisher.core.source, 1, 1))
+    assert {"SpreadBlocks", "Recalled"} <= set(sent)
