@@ -67,7 +67,7 @@ def _event(event: dict[str, Any], last: int, is_shown: bool) -> str:
     return (
         f'<figure class="event" id="spread-{mode}" data-mode="{mode}"{hidden}>'
         f'<div class="scroll">{draw_spread(event, last)}</div>'
-        f"<figcaption>{html.escape(in_words(event))}</figcaption></figure>"
+        f"<figcaption>{mode}: {html.escape(in_words(event))}</figcaption></figure>"
     )
 
 
@@ -83,7 +83,7 @@ def in_words(event: dict[str, Any]) -> str:
     )
     hops = max(hops for _, _, hops, _ in event["had"])
     return (
-        f"Reached, from the bottom community up: {', '.join(shares)}, in {hops} hops; "
+        f"reached, from the bottom community up, {', '.join(shares)}, in {hops} hops; "
         f"{upward} processes first had it from the community below (seed {event['seed']})."
     )
 

@@ -173,7 +173,7 @@ def test_an_event_is_drawn_with_every_process_and_every_copy() -> None:
     assert classes.count("copy up") == 1
     assert classes.count("missed") == 1
     assert in_words(EVENT).startswith(
-        "Reached, from the bottom community up: 3 of 4, 2 of 2, in 3 hops"
+        "reached, from the bottom community up, 3 of 4, 2 of 2, in 3 hops"
     )
 
 
