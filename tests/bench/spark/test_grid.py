@@ -148,7 +148,7 @@ def test_a_large_grid_is_made_by_spark_and_goes_on_where_it_stopped(
     assert (len(suite), suite.experiments) == (8, ())
     store = ResultStore(spark, tmp_path / "out").open()
     execute(spark, listed[:3], store, silent)
-    monkeypatch.setattr(execute_module, "JOB_SECONDS_PER_CORE", 3e-4)
+    monkeypatch.setattr(execute_module, "JOB_SECONDS_PER_CORE", 1e-3)  # three jobs
     seen: list[Progress] = []
     assert execute(spark, (), store, seen.append, grids=suite.grids) == []
     assert stored(tmp_path / "out") == by_a_plain_loop(listed)
