@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -26,6 +27,7 @@ from pubsub.cli.options import (
 from pubsub.cli.terminal import as_json, plain, run
 from pubsub.cli.via_distributors import add_distributor_options, print_messages
 from pubsub.event import Event
+from pubsub.node import Node
 from pubsub.topic import Pattern
 
 
@@ -61,10 +63,19 @@ async def print_events(arguments: argparse.Namespace) -> int:
             async with durable_subscription(node, arguments) as durable_events:
                 await _print(durable_events, arguments)
         else:
+            _say_if_alone(node)
             topic, order, last = arguments.topic, arguments.order, arguments.last
             async with node.subscribe(topic, order=order, last=last) as events:
                 await _print(events, arguments)
     return 0
+
+
+def _say_if_alone(node: Node) -> None:
+    """Whoever forgets --bootstrap would wait for ever."""
+    config = node.config
+    is_first = not config.listen.endswith(":0")  # others may be told to join it
+    if not (is_first or config.bootstrap or config.gateways or config.discover):
+        print("this node is alone: --bootstrap HOST:PORT joins a network", file=sys.stderr)
 
 
 async def _print(events: AsyncIterator[Event], arguments: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pubsub.cli import COMMANDS, main
 from pubsub.config_file import config_from
+from tests.pubsub.command_process import camcast
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "key new", "bench"])
@@ -206,3 +207,9 @@ def test_fish_and_zsh_are_told_the_same(capsys: pytest.CaptureFixture[str]) -> N
     printed = capsys.readouterr().out
     assert "bashcompinit" in printed
     assert "complete -c camcast -n '__fish_seen_subcommand_from archive' -l accept" in printed
+
+
+def test_a_subscriber_that_nobody_can_reach_is_told() -> None:
+    with camcast("subscribe", "/soccer") as process:
+        assert process.stderr is not None
+        assert "--bootstrap HOST:PORT joins a network" in process.stderr.readline()

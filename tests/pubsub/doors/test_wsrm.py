@@ -153,7 +153,7 @@ def test_archive_and_client_may_be_killed_at_any_time(tmp_path: Path) -> None:
                     async with Node(bootstrap=[at]) as node:
                         assert await archived(node, len(bodies)) == bodies
 
-    loops.run(asyncio.wait_for(main(), 60))
+    loops.run(asyncio.wait_for(main(), 120))
 
 
 FAULTS = [
