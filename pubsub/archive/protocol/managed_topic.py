@@ -150,8 +150,9 @@ class ManagedTopic:
         for peer in self.replication.table.peers.values():
             for stream in [one for one, _ in peer.frontier if begin_of(one) < floor]:
                 peer.frontier.drop(stream)
-            for stream in [one for one in peer.lacking if begin_of(one) < floor]:
-                del peer.lacking[stream]
+            for lacking in (peer.lacking, peer.ahead):
+                for stream in [one for one in lacking if begin_of(one) < floor]:
+                    del lacking[stream]
         for stream in [one for one in self._publishers if begin_of(one) < floor]:
             del self._publishers[stream]
         return self.inventory.resent.forget(floor)

@@ -51,6 +51,8 @@ class ReplicaPeer:
     """The digest of both frontiers when they were last equal."""
     lacking: dict[bytes, None] = field(default_factory=dict)
     """Streams of which it has events that are not here."""
+    ahead: dict[bytes, None] = field(default_factory=dict)
+    """Streams of which it said to have events that were not here yet: they may be on their way."""
     lines: list[tuple[bytes, int]] = field(default_factory=list)
     """Lines of its replica-sequence table that are not written down yet."""
     pulled: Awaited = field(default_factory=Awaited)

@@ -160,6 +160,9 @@ class Replication:
         self._check_ready()
         self._check_leaving()
         for peer in self.table.live():
+            # What should have come by now, from whoever got it of its publisher.
+            peer.lacking.update(peer.ahead)
+            peer.ahead = {}
             self._pull(peer)
 
     def _check_ready(self) -> None:
@@ -442,6 +445,8 @@ class Replication:
             self._fill(peer, dict(invoice.have))
         else:
             self._learn(peer, invoice.have)
+            ahead = (stream for stream, mark in invoice.have if not self._here.covers(stream, mark))
+            peer.ahead.update(dict.fromkeys(ahead))
         if invoice.repair:
             answer = partial(self.repair.answer, peer, invoice.repair, invoice.named)
             self.keep_lines(answer)

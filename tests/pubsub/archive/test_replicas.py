@@ -9,7 +9,12 @@ import pytest
 from overlay.contact import Contact
 from pubsub.archive.protocol.delivery import OrderedSubscriber, SharingSubscriber
 from pubsub.archive.protocol.managed_topic import ManagedTopic
-from pubsub.archive.protocol.messages import ReplicaInvoice
+from pubsub.archive.protocol.messages import (
+    ReplicaInvoice,
+    ReplicaParts,
+    ReplicaSummary,
+    StoredEvents,
+)
 from pubsub.archive.protocol.subscriber import DurableSubscriber
 from pubsub.archive.store.changes import Change, ReplicaStored
 from pubsub.archive.store.store import EVERYTHING
@@ -184,6 +189,28 @@ def test_an_event_costs_each_replica_one_invoice_to_each_other_one_and_no_sync_f
         for other in sim.archives:
             lines = archive.store.replica_ids(TOPIC, other.replica, EVERYTHING)
             assert other is archive or set(sim.history.acknowledged) <= set(lines.values())
+
+
+def test_a_replica_asks_for_what_another_one_says_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It need not wait until both have compared all that they have, which takes three messages more."""
+    sim = Simulation(1, archives=3)
+    sim.stage.run(5)
+    publisher = publish(sim, 20)
+    sim.stage.run_for(0.9)
+    (origin,) = [one for one in sim.archives if one.contact == publisher.core.archive]
+    deaf = next(one for one in sim.archives if one is not origin)
+    receive = ManagedTopic.receive
+
+    def received(self: ManagedTopic, sender: Contact, message: object) -> None:
+        is_from_origin = isinstance(message, StoredEvents) and message.replica == origin.replica
+        is_compared = isinstance(message, ReplicaSummary | ReplicaParts)
+        if not is_compared and not (self is deaf.core and is_from_origin):
+            receive(self, sender, message)
+
+    monkeypatch.setattr(ManagedTopic, "receive", received)
+    sim.stage.run_for(6)
+    assert len(sim.history.acknowledged) == 20
+    assert has_all(sim, deaf)
 
 
 # Coming, going, repairing.
