@@ -28,6 +28,9 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         storm.kinds += ("partition",)
     publishers_crash = storm.chance.random() < 0.3
     tried: dict[str, int] = {}
+    life_of: dict[tuple[str, int], int] = {}
+    """In which of its lives a publisher tried a message: each has an identity of its own, so each is another
+    publisher."""
     sent: dict[tuple[str, int], None] = {}
     got: dict[str, list[tuple[str, int]]] = {}
     """By subscriber and subscription."""
@@ -51,6 +54,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             while not is_over:
                 await asyncio.sleep(storm.chance.uniform(0.1, 0.8))
                 number = tried[program.name] = tried.get(program.name, 0) + 1
+                life_of[program.name, number] = program.lives
                 wait: Wait = "safe" if publishers_crash else "acked"
                 try:
                     await client.publish(SERVICE, [program.name, number], wait=wait)
@@ -110,9 +114,10 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     for name, keys in got.items():
         if len(set(keys)) < len(keys):
             outcome.violations.append(f"{name} was given a message twice")
-        last: dict[str, int] = {}
+        last: dict[tuple[str, int], int] = {}
         for publisher_name, number in keys:
-            if last.get(publisher_name, 0) > number:
+            one_life = (publisher_name, life_of[publisher_name, number])
+            if last.get(one_life, 0) > number:
                 outcome.violations.append(f"{name} got {publisher_name}'s {number} out of order")
-            last[publisher_name] = number
+            last[one_life] = number
     return outcome
