@@ -30,8 +30,7 @@ from overlay.directory import (
     serve_directory,
 )
 from overlay.errors import ClosedError, UsageError
-from overlay.finish import Finish
-from overlay.futures import Futures
+from overlay.futures import Finish, Futures
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.topic_name import check_topic_name

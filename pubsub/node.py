@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.errors import ClosedError, UsageError
-from overlay.finish import Finish
+from overlay.futures import Finish
 from overlay.metrics import Metrics
 from pubsub.archive.protocol.config import DEADLINE
 from pubsub.attach import Attachment, attach

@@ -22,8 +22,7 @@ from typing import Any, Self, Unpack
 from overlay.contact import Address, Contact
 from overlay.entropy import entropy
 from overlay.errors import CamcastError, ClosedError, UsageError
-from overlay.finish import Finish
-from overlay.futures import Futures
+from overlay.futures import Finish, Futures
 from overlay.topic_name import check_topic_name
 from pubsub.archive import rules
 from pubsub.archive.errors import ArchiveError, DurableUsageError

@@ -34,7 +34,7 @@ import msgpack
 
 from overlay.context import Timer
 from overlay.errors import ClosedError
-from overlay.finish import Finish
+from overlay.futures import Finish
 from overlay.wire import WireError
 from pubsub.archive.client import DurableClient, NearerWatch
 from pubsub.archive.durable_event import DurableEvent, from_archive, from_gossip

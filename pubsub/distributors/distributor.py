@@ -19,7 +19,7 @@ from typing import Any, Self, Unpack
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.errors import ClosedError, UsageError
-from overlay.finish import Finish
+from overlay.futures import Finish
 from overlay.runtime import Runtime
 from pubsub import rights
 from pubsub.config import ConfigurationError, NodeConfig, NodeSettings, config_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from overlay.errors import ClosedError
-from overlay.finish import Finish
+from overlay.futures import Finish
 from overlay.metrics import Metrics
 from overlay.virtual import Network
 from pubsub.reliable.tasks import TaskFailed, Tasks
