@@ -245,7 +245,7 @@ class Overlay:
     @property
     def neighbours(self) -> list[Contact]:
         """The DHT nodes closest to this one, as far as it knows."""
-        return self._open_dht().node.neighbours()
+        return list(self._open_dht().node.neighbours(self._dht_config.k))
 
     @property
     def metrics(self) -> Metrics:

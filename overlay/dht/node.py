@@ -180,7 +180,7 @@ class DhtNode:
         self.is_joining = bool(bootstrap)
         try:
             await find_first_contacts(self, self.config, bootstrap, known)
-            await explore(self, self.config)
+            self.upkeep.to_meet = (await explore(self, self.config))[::-1]
         except NoBootstrapAnswer as error:
             return error
         finally:
@@ -257,6 +257,14 @@ class DhtNode:
     ) -> Call:
         return self.exchange.call(to, Ping(), (Pong,), on_end, tries=tries)
 
+    def meet(self, neighbour: Contact) -> None:
+        """Make this node known to a neighbour, and the neighbour to this node, unless it does not answer.
+
+        By a question with a long answer: a stranger that asks so has paid for several signs of life, of which
+        some may be lost."""
+        question = FindNode(self.context.contact.id, 1)
+        self.exchange.call(neighbour, question, (FoundNodes,))
+
     def store_at(
         self,
         peer: RoutedPeer,
@@ -300,9 +308,13 @@ class DhtNode:
             del found[count:]
         return tuple([peer.contact for peer in found])
 
-    def neighbours(self) -> list[Contact]:
-        """The closest nodes to this one, nearest first."""
-        return [peer.contact for peer in self.contacts.closest(self.contacts.own)]
+    def neighbours(self, count: int) -> tuple[Contact, ...]:
+        """The closest nodes to this one that it has met or was told of, nearest first."""
+        own = self.contacts.own
+        told = self.contacts.sound([peer_of(contact) for contact in self.upkeep.to_meet])
+        near = {peer.id: peer for peer in [*told, *self.contacts.closest(own, count)]}
+        nearest = sorted(near.values(), key=own.distance_to)
+        return tuple([peer.contact for peer in nearest[:count]])
 
     def token(self, contact: Contact) -> bytes:
         """The last token that `contact` gave to this node, or an empty one; its own for itself.

@@ -1,11 +1,11 @@
 """How a node becomes part of the network, and what it does by itself to stay there.
 
 Joining: first contacts, one's own neighbourhood, then a few nodes of every farther part of the space.
-Upkeep: each round checks a few contacts that have been silent (a light member, whom nobody asks for
-contacts, finds that out when it uses them), tries one of the dead again (the network may
-only have been cut in two), refreshes buckets into which nothing has looked for long, publishes records
-again and hands the known contacts to the code that saves them, each at its own interval. A node that has lost
-everybody looks for the bootstrap nodes again.
+Upkeep: each round checks a contact that has been silent, or meets a neighbour that the node was only told of
+when it joined (a light member, whom nobody asks for contacts, does neither), tries one of the dead again (the
+network may only have been cut in two), refreshes buckets into which nothing has looked for long, publishes
+records again and hands the known contacts to the code that saves them, each at its own interval. A node that
+has lost everybody looks for the bootstrap nodes again.
 """
 
 from __future__ import annotations
@@ -69,6 +69,12 @@ class Joiner(Protocol):
     def closest(
         self, key: PeerId, count: int, done: Callable[[list[Contact]], None]
     ) -> NodeLookup: ...
+
+    def around(
+        self, key: PeerId, exact: int, wide: int, done: Callable[[list[Contact]], None]
+    ) -> NodeLookup: ...
+
+    def meet(self, neighbour: Contact) -> None: ...
 
     async def publish_again(self) -> None: ...
 
@@ -150,20 +156,24 @@ def backoff(first: float, attempt: int, draw: Randomness) -> float:
     return min(first * 2.0 ** min(attempt, 32), LONGEST_BACKOFF) * draw.uniform(0.5, 1.5)
 
 
-async def explore(node: Joiner, config: DhtConfig) -> None:
+async def explore(node: Joiner, config: DhtConfig) -> list[Contact]:
     """Learn the own neighbourhood, and be learnt by it; then a few nodes of every farther part of the space.
 
-    The neighbourhood are the k nodes closest to the own id, this one among them.
+    The nearest half of the neighbourhood, k / 2 nodes with this one, is asked now: every lookup of a place
+    for which this node matters comes by one of them. Those of the other half are the result, as far as
+    somebody named them. A light member, whom nobody has to learn and who does no upkeep, asks all.
 
     Each part shares one bit less with the own id than the next nearer one. All nodes nearer than the last of
-    the neighbourhood are known, so the first part to look into is the one where that one is; and there is
-    none where the neighbourhood is the whole network. Parts of which enough is known are left out.
+    those asked are known, so the first part to look into is the one where that one is; and there is none
+    where they are the whole network. Parts of which enough is known are left out.
     """
     own = node.contacts.own
-    found = await answer_to(partial(node.closest, own.id, config.k))
-    closest = [contact for contact in found if contact.id != own.id]
-    if len(closest) < config.k - 1:
-        return
+    count = (config.k + 1) // 2 if config.serve else config.k
+    found = await answer_to(partial(node.around, own.id, count, config.k))
+    named = [contact for contact in found if contact.id != own.id]
+    closest = named[: count - 1]
+    if len(closest) < count - 1:
+        return []
     farthest = int.from_bytes(closest[-1].id, "big") ^ own.long_id
     for bit in range(farthest.bit_length() - 1, ID_BITS):
         low = 1 << bit
@@ -171,6 +181,7 @@ async def explore(node: Joiner, config: DhtConfig) -> None:
         if known < config.alpha:  # as many as a lookup asks first; others come with time
             place = own.long_id ^ (low | node.context.random.getrandbits(bit))
             await _look(node, place, 1)
+    return named[count - 1 :]
 
 
 async def _look(node: Joiner, place: int, count: int) -> None:
@@ -193,6 +204,8 @@ class DhtUpkeep:
         self._sought = self._context.now()
         """When a dead contact was asked last."""
         self._is_rejoining = False
+        self.to_meet: list[Contact] = []
+        """Neighbours that this node was told of and has not met, farthest first."""
         self._timer: Timer | None = None
         self._round: Steps[None] | None = None
         self.bootstrap: Sequence[Address] = ()
@@ -251,14 +264,12 @@ class DhtUpkeep:
         self._wait()
 
     async def _do_round(self) -> None:
-        contacts = self._node.contacts
         if self._config.serve:
-            for peer in contacts.silent(self._config.checks_a_round):
-                contacts.check(peer)
+            self._check()
         await self._look_for_the_lost()
         if self._is_rejoining:
             self._is_rejoining = False
-            await explore(self._node, self._config)
+            self.to_meet = (await explore(self._node, self._config))[::-1]
             self.on_rejoined()
         for place in self.refresh_ids():
             await _look(self._node, int.from_bytes(place, "big"), self._config.k)
@@ -266,6 +277,15 @@ class DhtUpkeep:
         if self._context.now() >= self._next_save:
             self._next_save = self._context.now() + self._config.save_interval
             self.save()
+
+    def _check(self) -> None:
+        """Meet neighbours, or check contacts that were not heard for long."""
+        contacts, count = self._node.contacts, self._config.checks_a_round
+        while self.to_meet and count:
+            self._node.meet(self.to_meet.pop())
+            count -= 1
+        for peer in contacts.silent(count):
+            contacts.check(peer)
 
     async def _look_for_the_lost(self) -> None:
         contacts, now = self._node.contacts, self._context.now()

@@ -38,6 +38,10 @@ class Peers(Protocol):
         """The nodes closest to `key` that this one knows, itself included if it serves; asks nobody."""
         ...
 
+    def neighbours(self, count: int) -> tuple[Contact, ...]:
+        """The nodes closest to this one that it has met or was told of, nearest first; asks nobody."""
+        ...
+
     def token(self, to: Contact) -> bytes:
         """The last token that this process got from a node; empty if none. `around` brings new ones."""
         ...

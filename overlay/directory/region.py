@@ -2,7 +2,8 @@
 
 Ids cannot be chosen, but they can be drawn again and again. Who draws many has some that are closer to a key
 than those of honest nodes, and would hold the topic alone. Such nodes are *crowded*: closer together than
-chance brings them, which whoever knows how dense nodes are elsewhere can see. Then everybody counts who is
+chance brings them. A node sees that from how dense nodes are around its own id; as it may not know of those
+who have just come, it then looks how dense they are at a place drawn by chance. Then everybody counts who is
 in the *region* in which twice as many nodes as replicas are expected: those who drew ids stand beside the
 honest holders of the root, and do not displace them.
 
@@ -46,6 +47,9 @@ _COUNTED = 3
 _NEIGHBOURS = 128
 """Nodes that are known around this one, more than a crowd has of them."""
 
+_MEASURED = 15
+"""Of these, how many tell how dense nodes are: a node that has just joined was told of as many for sure."""
+
 _MOST_KNOWN = 64
 """Regions that are remembered, least recent out first."""
 
@@ -67,12 +71,18 @@ class Regions:
         self._peers = peers
         self._config = config
         self._found: dict[Shard, tuple[Region, float]] = {}
+        self._elsewhere: tuple[float, float] | None = None
+        """How far apart nodes are at a place that was looked up, and when that was."""
 
     async def around(self, root: Shard, nearest: Sequence[Contact]) -> Region:
         """The region, if the nearest to the root are crowded; else one without nodes."""
         key, replicas = _number(root.key), self._config.replicas
         a_node = self._spacing(key) if len(nearest) >= replicas else None
         if a_node is None or not _are_crowded(nearest, key, a_node):
+            return Region()
+        # This node may not know of those who have just come, and a region may cost hundreds of requests.
+        a_node = min(a_node, await self._spacing_elsewhere(key, a_node))
+        if not _are_crowded(nearest, key, a_node):
             return Region()
         now = self._peers.context.now()
         found, when = self._found.pop(root, (Region(), 0.0))
@@ -114,15 +124,29 @@ class Regions:
         knows nobody.
 
         The subtree of ids in which the key lies, and this node does not, is left out: a crowd is in there."""
-        me, count = _number(self._peers.context.contact.id), self._config.replicas
+        me = _number(self._peers.context.contact.id)
         its_bits = (me ^ key).bit_length()
-        known = self._peers.known_closest(self._peers.context.contact.id, _NEIGHBOURS)
-        distances = [_number(contact.id) ^ me for contact in known]  # nearest first
-        others = [d for d in distances if d and d.bit_length() != its_bits][: 2 * count]
+        distances = [_number(node.id) ^ me for node in self._peers.neighbours(_NEIGHBOURS)]
+        others = [d for d in distances if d.bit_length() != its_bits][:_MEASURED]
         if not others:
             return None
         left_out = 1 << its_bits - 1 if its_bits and others[-1] >> its_bits else 0
         return (others[-1] - left_out) / len(others)
+
+    async def _spacing_elsewhere(self, key: int, around_here: float) -> float:
+        """How far apart nodes are at a place drawn by chance, in the half of all ids where the key is not;
+        looked up once a period. As around here where nobody is found."""
+        now, count = self._peers.context.now(), self._config.root_replicas
+        if self._elsewhere is None or now - self._elsewhere[1] > self._config.period:
+            half = 1 << _ID_BITS - 1
+            place = (key ^ half) & half | self._peers.context.random.getrandbits(_ID_BITS - 1)
+            peer_id = PeerId(place.to_bytes(_ID_BITS // 8, "big"))
+            look = partial(self._peers.around, peer_id, self._config.replicas, count)
+            distances = [_number(node.id) ^ place for node in await answer_to(look)]
+            if len(distances) < count:
+                return around_here
+            self._elsewhere = distances[_MEASURED - 1] / _MEASURED, now
+        return self._elsewhere[0]
 
     async def _in_cells(self, key: int, bits: int, known: Sequence[Contact]) -> tuple[Contact, ...]:
         """The nodes that are found in each cell of a region: of all ids that differ in the last `bits`, and

@@ -157,7 +157,7 @@ def test_no_peer_is_asked_on_two_paths(seed: int) -> None:
     real = own.node.exchange.call
 
     def call(to: Contact, request: object, *more: Any, **others: Any) -> Any:
-        if isinstance(request, FindNode):
+        if isinstance(request, FindNode) and request.target == key:
             paths_of.setdefault(to, set()).add(more[1].__self__)
         return real(to, request, *more, **others)
 

@@ -162,6 +162,10 @@ class ModelPeer:
     def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
         return self.network.closest(key, count, self.side)
 
+    def neighbours(self, count: int) -> tuple[Contact, ...]:
+        near = self.network.closest(self.contact.id, count + 1, self.side)
+        return tuple(contact for contact in near if contact != self.contact)[:count]
+
     def token(self, to: Contact) -> bytes:
         node = self.network.nodes.get(to.id)
         return node.tokens.token_for(self.contact, self.now()) if node else b""

@@ -31,6 +31,7 @@ class KnownPeers:
         self.others = others or []
         self.contact = known[0]
         self.context: Any = self
+        self.random = Random(1)
         self.lookups = 0
         self.time = 0.0
         self.hostile_path: list[Contact] = []
@@ -41,6 +42,15 @@ class KnownPeers:
 
     def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
         return _closest(self.known, key, count)
+
+    def neighbours(self, count: int) -> tuple[Contact, ...]:
+        return _closest(self.known, self.contact.id, count + 1)[1:]
+
+    def around(
+        self, key: PeerId, exact: int, wide: int, done: Callable[[list[Contact]], None]
+    ) -> Cancellable | None:
+        done(list(_closest(self.known + self.others, key, wide)))
+        return None
 
     def apart(
         self, key: PeerId, count: int, done: Callable[[list[list[Contact]]], None]
