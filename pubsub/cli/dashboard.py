@@ -21,9 +21,7 @@ from pubsub.cli.terminal import run, say
 
 def add_command(commands: Any) -> None:
     parser = add(
-        commands,
-        "dashboard",
-        "camcast dashboard --bootstrap 127.0.0.1:4000 --http 127.0.0.1:8080",
+        commands, "dashboard", "camcast dashboard --bootstrap 127.0.0.1:4000 --http 127.0.0.1:8080"
     )
     add_node_options(parser, only_options=True)
     add_option(

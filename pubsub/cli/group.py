@@ -22,11 +22,7 @@ START = "startpfd"
 
 
 def add_command(commands: Any) -> None:
-    parser = add(
-        commands,
-        "group",
-        "camcast group -f processes.toml -n 0 --qos urb",
-    )
+    parser = add(commands, "group", "camcast group -f processes.toml -n 0 --qos urb")
     parser.add_argument(
         "-f",
         "--file",

@@ -16,9 +16,7 @@ from pubsub.topic import Topic
 
 def add_command(commands: Any) -> None:
     parser = add(
-        commands,
-        "hand-over",
-        "camcast hand-over /soccer --from 192.0.2.6:4000 --to 192.0.2.7:4000",
+        commands, "hand-over", "camcast hand-over /soccer --from 192.0.2.6:4000 --to 192.0.2.7:4000"
     )
     parser.add_argument("topic")
     add_option(parser, "--from", metavar="HOST:PORT", needed=True, help="the archive that has it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import Self, TextIO
 
 from pubsub.files import FileSharing, Transfer
 
@@ -14,7 +14,7 @@ _SECONDS = 0.5
 
 
 class ProgressBar:
-    """Redraws one line on a terminal; elsewhere it prints nothing."""
+    """Redraws one line on a terminal while it is entered; elsewhere it prints nothing."""
 
     def __init__(self, files: FileSharing, show: Callable[[Transfer, float], str]) -> None:
         self._files = files
@@ -23,8 +23,15 @@ class ProgressBar:
         self._before: dict[int, tuple[float, int]] = {}
         self._shown = 0
 
-    async def run(self) -> None:
-        """Redraw until cancelled."""
+    async def __aenter__(self) -> Self:
+        self._drawing = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._drawing.cancel()
+        self.clear()
+
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while self._out.isatty():
             moving = [one for one in self._files.transfers if one.path is None]

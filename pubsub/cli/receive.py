@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -62,20 +61,14 @@ async def receive(arguments: argparse.Namespace) -> int:
     if arguments.durable is not None:
         subscribing = {"durable": arguments.durable, "since": arguments.since}
     async with running_node(arguments) as node, FileSharing(node) as files:
-        bar = ProgressBar(files, receiving)
-        drawing = asyncio.create_task(bar.run())
         arrivals = files.receive(arguments.topic, arguments.directory, **subscribing)
-        try:
-            async with aclosing(arrivals):
-                async for path in arrivals:
-                    bar.clear()
-                    _say_arrived(arguments, files, path)
-                    left = None if left is None else left - 1
-                    if left == 0:
-                        break
-        finally:
-            drawing.cancel()
-            bar.clear()
+        async with ProgressBar(files, receiving) as bar, aclosing(arrivals):
+            async for path in arrivals:
+                bar.clear()
+                _say_arrived(arguments, files, path)
+                left = None if left is None else left - 1
+                if left == 0:
+                    break
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,7 @@ from pubsub.files.disk import readable
 
 def add_command(commands: Any) -> None:
     parser = add(
-        commands,
-        "send",
-        "camcast send match.mp4 /videos --receivers 3 --bootstrap 127.0.0.1:4000",
+        commands, "send", "camcast send match.mp4 /videos --receivers 3 --bootstrap 127.0.0.1:4000"
     )
     parser.add_argument("file")
     parser.add_argument("topic")
@@ -56,13 +53,8 @@ async def send(arguments: argparse.Namespace) -> int:
         pass  # before the network is asked for anything
     begun = time.monotonic()
     async with make_node(arguments) as node, FileSharing(node) as files:
-        bar = ProgressBar(files, sending)
-        drawing = asyncio.create_task(bar.run())
-        try:
+        async with ProgressBar(files, sending):
             transfer = await _transfer(files, arguments)
-        finally:
-            drawing.cancel()
-            bar.clear()
         _say_done(arguments, transfer, time.monotonic() - begun)
     return 0
 

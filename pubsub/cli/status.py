@@ -16,11 +16,7 @@ from pubsub.text import visible
 
 
 def add_command(commands: Any) -> None:
-    parser = add(
-        commands,
-        "status",
-        "camcast status 127.0.0.1:9100",
-    )
+    parser = add(commands, "status", "camcast status 127.0.0.1:9100")
     parser.add_argument("address", metavar="HOST:PORT", help="what the node was given as --metrics")
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
     parser.set_defaults(action=lambda arguments: call(lambda: show_status(arguments)))

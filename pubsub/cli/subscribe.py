@@ -7,11 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pubsub.cli.durable import (
-    add_durable_options,
-    durable_fields,
-    durable_subscription,
-)
+from pubsub.cli.durable import add_durable_options, durable_fields, durable_subscription
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
@@ -33,9 +29,7 @@ from pubsub.topic import Pattern
 
 def add_command(commands: Any) -> None:
     parser = add(
-        commands,
-        "subscribe",
-        "camcast subscribe /soccer --bootstrap 127.0.0.1:4000 --json",
+        commands, "subscribe", "camcast subscribe /soccer --bootstrap 127.0.0.1:4000 --json"
     )
     parser.add_argument(
         "topic", help="a topic, or a pattern such as /soccer/*; a service with --via distributors"
