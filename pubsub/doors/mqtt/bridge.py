@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from overlay.contact import Contact, PeerId
@@ -32,6 +33,9 @@ from pubsub.topic import Topic
 SEEN_EVENTS = 65_536
 """Events that are remembered, since two subscriptions of the door may bring the same one."""
 
+_LOADED = ("pubsub.archive.durability", "pubsub.last_values")
+"""What the node loads with its first subscription: a quarter of a second in which clients would wait."""
+
 _Waiting = deque[tuple[MqttMessage, Callable[[Reason], None], bytes]]
 
 
@@ -47,6 +51,8 @@ async def open_hub(
     authenticator: Authenticator | None = None,
 ) -> Hub:
     """The hub of a door on a node, until the stack ends; connections are the caller's."""
+    for module in _LOADED:
+        import_module(module)
     bridge = Bridge(node, durable, sessions)
     stack.push_async_callback(bridge.close)
     clock = node.attachment.runtime.context("datagram")

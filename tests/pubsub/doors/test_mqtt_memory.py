@@ -1,10 +1,12 @@
-"""What an idle MQTT client costs a door: counted in bytes of Python's objects."""
+"""What MQTT clients cost a door: an idle one in bytes of Python's objects, the first one in modules."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import socket
+import subprocess
+import sys
 import tracemalloc
 
 from overlay import loops
@@ -80,3 +82,30 @@ def test_an_idle_client_costs_little_also_after_it_was_busy() -> None:
                 peer.close()
 
     loops.run(asyncio.wait_for(main(), 60))
+
+
+OPENED = """
+import asyncio, sys
+from contextlib import AsyncExitStack
+from pubsub import Node
+from pubsub.doors.mqtt import MqttConfig
+from pubsub.doors.mqtt.bridge import open_hub
+
+async def main():
+    async with Node() as node, AsyncExitStack() as stack:
+        hub = await open_hub(stack, node, None, MqttConfig())
+        before = set(sys.modules)
+        ready = asyncio.get_running_loop().create_future()
+        hub.network.watch("/soccer", ready.set_result)
+        await ready
+        print(*(name for name in set(sys.modules) - before if name.startswith("pubsub.")))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_client_that_subscribes_holds_up_no_other_while_modules_are_loaded() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OPENED], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert not done.stdout.split()
