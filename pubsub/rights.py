@@ -29,6 +29,7 @@ import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import IntFlag
 from typing import NamedTuple
 
@@ -208,9 +209,17 @@ def grant_on(right: Right, holder: Identity, grant: Grant) -> Right:
     return Right((*right.grants, grant), right.packed + _signed(right.packed, holder, grant))
 
 
+_LAST_DATE = 253_402_300_799
+"""The end of the year 9999, after which Python has no dates."""
+
+
 def describe(grant: Grant) -> str:
-    until = "" if grant.until >= FOREVER else f" until {grant.until}"
-    onward = "" if not grant.passes else f", and to grant it on {grant.passes} times"
+    until = onward = ""
+    if grant.until < FOREVER:
+        when = datetime.fromtimestamp(min(grant.until, _LAST_DATE), UTC)
+        until = f" until {when:%Y-%m-%d %H:%M} UTC"
+    if grant.passes:
+        onward = f", and to grant it on, {grant.passes} deep"
     return f"to {grant.actions.words()} on {grant.pattern}{until}{onward}"
 
 
