@@ -93,6 +93,15 @@ def test_few_keys_are_crowded_by_chance_and_most_by_those_who_draw_identities() 
     assert by_attack >= 180
 
 
+def test_a_network_that_has_just_grown_does_not_look_crowded_to_those_who_know_the_old_one() -> None:
+    random = Random(9)
+    by_chance = 0
+    for _ in range(200):
+        nodes = [contact_of(random, index) for index in range(120)]
+        by_chance += bool(region(KnownPeers(nodes[:40], nodes[40:])))
+    assert by_chance <= 20
+
+
 def test_those_who_held_a_root_before_a_crowd_came_are_asked_all_the_same() -> None:
     """However many came: each lookup of the key then ends among them. Two holders are enough to be heard."""
     random = Random(4)
