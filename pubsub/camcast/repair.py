@@ -159,7 +159,7 @@ class _Announcement:
 class _Asked:
     """Events of a source, of consecutive numbers, that somebody was asked for."""
 
-    __slots__ = ("announcers", "due", "latest", "numbers", "source", "tries")
+    __slots__ = ("announcers", "due", "go_on", "latest", "numbers", "source", "tries")
 
     def __init__(self, source: bytes, numbers: range, announcers: list[Contact]) -> None:
         self.source = source
@@ -168,6 +168,8 @@ class _Asked:
         """The next to be asked first."""
         self.latest = announcers[0]
         """Who was asked last."""
+        self.go_on = False
+        """Whether that member was asked to go on with the events that follow."""
         self.tries = 0
         self.due = 0.0
 
@@ -223,11 +225,13 @@ class MissingEvents:
         heappush(self._waiting, _Announcement(source, numbers, holder, since, due, self._numbered))
 
     def came(self, source: bytes, numbers: range) -> Contact | None:
-        """Events have come; returns the member that was asked for any of them last, None if none was."""
+        """Events have come; returns the member that was asked for any of them last and is to go on with those
+        that follow, None if none was."""
         asked_for = self._overlapping(source, numbers)
         latest: Contact | None = None
         for asked in asked_for:
-            latest = asked.latest
+            if asked.go_on:
+                latest = asked.latest
             rest = self._neighbourhood.missing(source, asked.numbers)
             if not rest:
                 self._remove(asked)
@@ -373,6 +377,7 @@ class MissingEvents:
     def _ask(self, asked: _Asked, now: float, fetches: _Fetches) -> None:
         asked.tries += 1
         asked.latest = asked.announcers[0]
+        asked.go_on = not self._flows(asked.source, now)
         asked.due = now + ANSWER_DELAYS * self._delay
         self.asked[asked] = None
         self._asked_events += len(asked.numbers)
