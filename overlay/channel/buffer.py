@@ -21,10 +21,10 @@ from overlay.channel.packet import (
     BUNDLE,
     BUNDLE_HEAD_BYTES,
     FRAGMENT,
+    LAST_PART,
     LENGTH_BYTES,
     LOW,
-    MESSAGES,
-    NO_MESSAGE,
+    NO_PART,
     PART_HEAD_BYTES,
     REST,
     PacketType,
@@ -77,8 +77,8 @@ class SegmentRun:
         "last_size",
         "message",
         "messages",
-        "offset",
         "parts",
+        "place",
         "resent",
         "segments",
         "sent_at",
@@ -87,7 +87,7 @@ class SegmentRun:
     )
 
     def __init__(
-        self, parts: Parts, message: int, messages: int, charge: int, size: int, offset: int = 0
+        self, parts: Parts, message: int, messages: int, charge: int, size: int, place: int = 0
     ) -> None:
         """`size`: bytes of all segments; one that is cut says more."""
         self.parts = parts
@@ -98,8 +98,8 @@ class SegmentRun:
         """Messages in the bundle; 0 for parts of one."""
         self.charge = charge
         """Bytes that an acknowledged bundle gives back to the send buffer."""
-        self.offset = offset
-        """Where in the message the first segment begins."""
+        self.place = place
+        """Which part of the message the first segment holds, counted from 0."""
         self.segments = 1
         self.full = self.last_size = size
         """Bytes of each segment but the last, and of the last one."""
@@ -125,7 +125,7 @@ class SegmentRun:
         is_last = first + segments == self.first + self.segments
         run.last_size = self.last_size if is_last else self.full
         if not self.messages:
-            run.offset = self.offset + (first - self.first) * (self.full - PART_HEAD_BYTES)
+            run.place = self.place + first - self.first
         run.withdrawn = self.withdrawn
         run.resent = True
         return run
@@ -140,22 +140,23 @@ class SegmentRun:
             return [(head, *self.parts)]
         kind, pack = int(PacketType.FRAGMENT), FRAGMENT.pack
         payload = memoryview(self.parts[0])
-        message, length = self.message & MESSAGES, len(payload)
-        part, offset = self.full - PART_HEAD_BYTES, self.offset
+        length, part, place = len(payload), self.full - PART_HEAD_BYTES, self.place
         out: list[Parts] = []
         for number in range(self.first, self.first + self.segments):
-            head = pack(kind, mine, theirs, upto, number & LOW, message, length, offset)
+            offset = place * part
+            mark = LAST_PART if offset + part >= length else 0
+            head = pack(kind, mine, theirs, upto, number & LOW, length, place | mark)
             out.append((head, payload[offset : offset + part]))
-            offset += part
+            place += 1
         return out
 
     def _rest_packets(self, mine: int, theirs: int, upto: int) -> list[Parts]:
-        message = NO_MESSAGE if self.messages else self.message & MESSAGES
         out: list[Parts] = []
         for number in range(self.first, self.first + self.segments):
             is_last = number == self.first + self.segments - 1
             size = self.last_size if is_last else self.full
-            head = REST.pack(PacketType.REST, mine, theirs, upto, number & LOW, size, message)
+            place = NO_PART if self.messages else self.place + number - self.first
+            head = REST.pack(PacketType.REST, mine, theirs, upto, number & LOW, size, place)
             out.append((head, *self.parts))
         return out
 
@@ -261,7 +262,7 @@ class SendBuffer:
     def _cut(self, number: int, message: bytes, offset: int, most: int) -> SegmentRun:
         part, rest = self._part, len(message) - offset
         segments = min(-(-rest // part), most)
-        run = SegmentRun((message,), number, 0, 0, 0, offset)
+        run = SegmentRun((message,), number, 0, 0, 0, offset // part)
         run.segments = segments
         run.full = self._room
         taken = min(segments * part, rest)
@@ -297,9 +298,8 @@ class SendBuffer:
     def _withdraw_rest(self, number: int, message: bytes, offset: int) -> SegmentRun:
         """One segment in place of the parts of a message that were not sent."""
         self.cutting = None
-        run = SegmentRun(
-            encode_bundle(()), number, 0, 0, len(message) - offset + PART_HEAD_BYTES, offset
-        )
+        size, place = len(message) - offset + PART_HEAD_BYTES, offset // self._part
+        run = SegmentRun(encode_bundle(()), number, 0, 0, size, place)
         run.withdrawn = True
         self._expire(number)
         return run

@@ -245,12 +245,11 @@ class ChannelCore:
             if kind == _BUNDLE and size > 0:
                 messages = inbox.take_bundle(number, packet[_BUNDLE_BYTES:])
             elif kind == _FRAGMENT and size > PART_HEAD_BYTES:
-                *_, message, length, offset = FRAGMENT.unpack_from(packet)
-                part = packet[FRAGMENT.size :]
-                messages = inbox.take_part(number, message, length, offset, part)
+                *_, length, place = FRAGMENT.unpack_from(packet)
+                messages = inbox.take_part(number, length, place, packet[FRAGMENT.size :])
             elif kind == PacketType.REST and len(packet) > REST.size:
-                *_, had, message = REST.unpack_from(packet)
-                messages = inbox.take_rest(number, had, message, packet[REST.size :])
+                *_, had, place = REST.unpack_from(packet)
+                messages = inbox.take_rest(number, had, place, packet[REST.size :])
             else:
                 raise ChannelRefused("malformed")
         except ChannelRefused:

@@ -5,8 +5,8 @@
     ACCEPT               type, my session, your session, my limit
     ACK, PING            type, my session, your session, acknowledgement, limit, selective bits to the end
     BUNDLE               type, my session, your session, acknowledgement, segment's number, bundle
-    FRAGMENT             the same up to the number; message's number and length, offset in it, part to the end
-    REST                 the same up to the number; bytes that the segment had, message's number, bundle
+    FRAGMENT             the same up to the number; message's length, the part's place in it, part to the end
+    REST                 the same up to the number; bytes that the segment had, the part's place, bundle
     WHERE, HERE          type, my session, your session, a number drawn by chance, repeated in the answer
 
 A REST stands for a segment that is to be sent again and of which messages have had their time (see
@@ -22,6 +22,10 @@ Of every number the lowest 32 bits travel, as in TCP: who receives it knows abou
 A *segment* is what is numbered, acknowledged and sent again: a bundle of messages, or a part of a large one.
 A bundle is a count (2 bytes), as many lengths (2 each), and the messages. A full fragment fills its datagram
 exactly, so that a run of fragments can leave in one train (see `overlay.transport.udp`).
+
+The parts of a message have segments with consecutive numbers. So a part's *place*, counted from 0, tells
+which segments belong together, and where the part goes: all parts but the last, which is marked, are equally
+long.
 """
 
 from __future__ import annotations
@@ -51,22 +55,25 @@ PROGRESS = struct.Struct("!BIIII")
 BUNDLE = struct.Struct("!BIIII")
 """A packet head, acknowledgement and the segment's number."""
 
-FRAGMENT = struct.Struct("!BIIIIIII")
-"""The same, the number and the length of the message, and the part's offset in it."""
+FRAGMENT = struct.Struct("!BIIIIIH")
+"""The same, the length of the message, and the part's place in it, with `LAST_PART` added for the last."""
 
-REST = struct.Struct("!BIIIIII")
-"""A BUNDLE's head, the bytes that the segment had, and the number of the message that it was a part of."""
+REST = struct.Struct("!BIIIIIH")
+"""A BUNDLE's head, the bytes that the segment had, and the place of the part that the segment was."""
 
 LOW = 2**32 - 1
 """`number & LOW` is what travels of a number."""
 
 HALF = 2**31
 
-NO_MESSAGE = LOW
-"""The number in a REST whose segment was a bundle."""
+LAST_PART = 2**15
+"""Added to the place of a message's last part."""
 
-MESSAGES = LOW >> 1
-"""`number & MESSAGES` names a message while it is under way, and is never `NO_MESSAGE`."""
+MOST_PARTS = LAST_PART - 1
+"""Parts of one message."""
+
+NO_PART = LAST_PART + MOST_PARTS
+"""The place in a REST whose segment was a bundle."""
 
 PART_HEAD_BYTES = FRAGMENT.size - BUNDLE.size
 """Bytes of a fragment before its part, which count as bytes of the segment."""
@@ -118,6 +125,11 @@ def whole(low: int, near: int) -> int:
 def segment_room(max_body: int) -> int:
     """Bytes of the largest segment that fits a packet of `max_body` bytes."""
     return max_body - BUNDLE.size
+
+
+def largest_message(max_body: int) -> int:
+    """Bytes of the largest message that can be cut for packets of `max_body` bytes."""
+    return MOST_PARTS * (segment_room(max_body) - PART_HEAD_BYTES)
 
 
 def bundle_room(segment: int) -> int:

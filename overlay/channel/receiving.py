@@ -7,8 +7,9 @@ from math import inf
 
 from overlay.channel.config import MAX_FLIGHT, ChannelConfig
 from overlay.channel.packet import (
+    LAST_PART,
     MAX_SELECTIVE_BYTES,
-    NO_MESSAGE,
+    NO_PART,
     PART_HEAD_BYTES,
     ChannelRefused,
     decode_bundle,
@@ -60,7 +61,7 @@ class _Partial:
 
 
 class Reassembly:
-    """The incomplete messages of one session.
+    """The incomplete messages of one session, each by the number of its first segment.
 
     A message's whole length is reserved when its first part comes, so that one that was begun can always be
     completed: parts are refused only of messages that were not.
@@ -184,22 +185,24 @@ class ReceiveWindow:
             self._mark(number)
         return messages
 
-    def take_part(
-        self, number: int, message_number: int, length: int, offset: int, part: Buffer
-    ) -> list[Buffer]:
+    def take_part(self, number: int, length: int, place: int, part: Buffer) -> list[Buffer]:
         """The message that a part completes, if it does; `ChannelRefused` when the part is not taken."""
         if number != self.next or self.above:
             self._check_new(number)
-        if not part or length > self._max_message or offset + len(part) > length:
+        is_last = place >= LAST_PART
+        place &= ~LAST_PART
+        offset = length - len(part) if is_last else place * len(part)
+        if not part or length > self._max_message or not 0 <= offset <= length - len(part):
             raise ChannelRefused("malformed")
         size = len(part) + PART_HEAD_BYTES
-        if self._reassembly.is_withdrawn(message_number):
+        first = number - place
+        if self._reassembly.is_withdrawn(first):
             self._received += size
             self._mark(number)
             return NOTHING
         if self.held + size > self._buffer:
             raise ChannelRefused("receive_buffer_full")
-        complete = self._reassembly.add(message_number, length, offset, part)
+        complete = self._reassembly.add(first, length, offset, part)
         self._received += size
         self.held += size
         self._mark(number)
@@ -213,18 +216,16 @@ class ReceiveWindow:
         self._keep(message, True)
         return NOTHING
 
-    def take_rest(
-        self, number: int, size: int, message_number: int, segment: Buffer
-    ) -> list[Buffer]:
+    def take_rest(self, number: int, size: int, place: int, segment: Buffer) -> list[Buffer]:
         """The messages that are left of a segment of `size` bytes; `ChannelRefused` when none is taken.
 
-        `message_number`: the message that the segment was a part of and that is withdrawn, if any."""
+        `place`: which part of a message that is withdrawn the segment was, or `NO_PART`."""
         if size > max(self._max_message, MAX_DATAGRAM) + PART_HEAD_BYTES or len(segment) > size:
             raise ChannelRefused("malformed")
         messages = self.take_bundle(number, segment)
         self._received += size - len(segment)
-        if message_number != NO_MESSAGE:
-            self.held -= self._reassembly.withdraw(message_number)
+        if place != NO_PART:
+            self.held -= self._reassembly.withdraw(number - place)
         return messages
 
     def resume(self) -> list[Buffer]:

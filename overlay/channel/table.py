@@ -18,11 +18,17 @@ from collections.abc import Callable
 from overlay.channel.config import ChannelConfig
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import Phase, Voice
-from overlay.channel.packet import PACKET_HEAD, PLACE, ChannelRefused, PacketType
+from overlay.channel.packet import (
+    PACKET_HEAD,
+    PLACE,
+    ChannelRefused,
+    PacketType,
+    largest_message,
+)
 from overlay.channel.receiving import ReceiveBudget
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
-from overlay.errors import NetworkError
+from overlay.errors import NetworkError, UsageError
 from overlay.transport.address import block_of
 from overlay.transport.frame import Buffer
 
@@ -39,6 +45,11 @@ class ChannelTable:
     """A bounded number of channels, with a bounded number among them that peers only began to open."""
 
     def __init__(self, config: ChannelConfig, max_body: int, random: Randomness) -> None:
+        if config.max_message > (most := largest_message(max_body)):
+            raise UsageError(
+                f"max_message={config.max_message} is more than the {most} bytes that travel in datagrams of "
+                "this size: set a larger datagram_size, or a smaller max_message"
+            )
         self.config = config
         self.budget = ReceiveBudget(config.receive_memory)
         self.has_rights: Callable[[PeerId], bool] | None = None

@@ -415,6 +415,13 @@ def test_one_channel_too_many_is_refused_with_the_limit() -> None:
         table.receive(contact(99), opening(1), 0.0)
 
 
+def test_a_message_that_takes_too_many_datagrams_is_refused_when_the_node_begins() -> None:
+    wire = Wire(1)
+    with pytest.raises(UsageError, match="set a larger datagram_size"):
+        ChannelTable(ChannelConfig(), 50, wire.random)
+    ChannelTable(ChannelConfig(), 60, wire.random)
+
+
 def test_a_peer_that_begins_many_messages_and_finishes_none_takes_bounded_memory() -> None:
     wire, a, b = pair()
     a.write(b, b"hello")
@@ -422,7 +429,7 @@ def test_a_peer_that_begins_many_messages_and_finishes_none_takes_bounded_memory
     core = a.table.to(b.contact, wire.now)
     for number in range(1, 200):
         head = (PacketType.FRAGMENT, core._peer, core.session, 1, number)
-        a.receive(b.contact, FRAGMENT.pack(*head, number, SMALL.max_message, 0) + b"x")
+        a.receive(b.contact, FRAGMENT.pack(*head, SMALL.max_message, 0) + b"x")
     assert a.table.budget.used <= SMALL.receive_buffer + SMALL.max_message
     assert a.refused["receive_memory_full"] > 150
     core.abandon()

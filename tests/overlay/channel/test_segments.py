@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay.channel.buffer import SegmentRun, SendBuffer
+from overlay.channel.config import ChannelConfig
 from overlay.channel.packet import (
     BUNDLE,
     FRAGMENT,
@@ -23,8 +24,9 @@ from overlay.channel.packet import (
     segment_room,
     whole,
 )
-from overlay.channel.receiving import Reassembly, ReceiveBudget
+from overlay.channel.receiving import Reassembly, ReceiveBudget, ReceiveWindow
 from overlay.channel.sending import Flight
+from overlay.transport.frame import Buffer
 
 ROOM = 200
 
@@ -52,11 +54,10 @@ def packets_of(runs: list[SegmentRun]) -> list[bytes]:
     return [b"".join(packet) for run in runs for packet in run.packets(1, 2, 3)]
 
 
-@given(st.lists(st.binary(max_size=900), max_size=20), st.integers(0, 1_000))
-def test_what_is_cut_in_segments_comes_together_in_any_order(
-    messages: list[bytes], seed: int
-) -> None:
+@given(st.lists(st.integers(0, 900), max_size=20), st.integers(0, 1_000))
+def test_what_is_cut_in_segments_comes_together_in_any_order(sizes: list[int], seed: int) -> None:
     rng = random.Random(seed)
+    messages = [rng.randbytes(size) for size in sizes]
     buffer = SendBuffer(1_000, limit=100_000, room=ROOM)
     for message in messages:
         assert buffer.add(message, None)
@@ -65,17 +66,16 @@ def test_what_is_cut_in_segments_comes_together_in_any_order(
     assert sum(run.size for run in runs) == sum(len(packet) - BUNDLE.size for packet in packets)
     assert all(len(packet) <= ROOM + BUNDLE.size for packet in packets)
     rng.shuffle(packets)
-    reassembly = Reassembly(100_000, ReceiveBudget(100_000))
-    received: list[bytes] = []
+    window = ReceiveWindow(ChannelConfig(), ReceiveBudget(100_000))
+    received: list[Buffer] = []
     for packet in packets:
         if packet[0] == PacketType.BUNDLE:
             received += decode_bundle(packet[BUNDLE.size :])
             continue
-        *_, message, length, offset = FRAGMENT.unpack_from(packet)
-        complete = reassembly.add(message, length, offset, packet[FRAGMENT.size :])
-        received += [] if complete is None else [complete[0]]
+        *_, number, length, place = FRAGMENT.unpack_from(packet)
+        received += window.take_part(number, length, place, packet[FRAGMENT.size :])
     assert sorted(received) == sorted(messages)
-    assert len(reassembly) == 0
+    assert window.held == 0
 
 
 @given(st.lists(st.binary(max_size=900), max_size=20), st.data())
@@ -194,3 +194,13 @@ def test_a_number_is_known_by_its_lowest_bits_to_those_who_know_where_it_is(
     near: int, away: int
 ) -> None:
     assert whole((near + away) & LOW, near) == near + away
+
+
+def test_the_parts_of_a_withdrawn_message_are_let_go_and_later_ones_are_not_kept() -> None:
+    budget = ReceiveBudget(10_000)
+    window = ReceiveWindow(ChannelConfig(), budget)
+    window.take_part(0, 300, 0, bytes(100))
+    assert (window.held, budget.used) == (100 + PART_HEAD_BYTES, 300)
+    window.take_rest(2, 100 + PART_HEAD_BYTES, 2, b"\0\0")
+    window.take_part(1, 300, 1, bytes(100))
+    assert (window.held, budget.used, window.next) == (0, 0, 3)
