@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
+from overlay.channel.buffer import Until
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness
 from overlay.membership.interface import Membership, MembershipListener
@@ -139,6 +141,8 @@ class Community:
         """As of the table above and the time below."""
         self._size, self._outlook_until = 1.0, 0.0
         self._waiting: list[Callable[[], None]] = []
+        self.goodbyes = Until(inf)
+        """Until when goodbyes to members may be sent, or sent again."""
         self._joined = self._warmed = self._searched = self._stopped = False
         metrics = services.metrics
         self._received = metrics.counter("events_received", "Copies of events received.")
@@ -251,11 +255,13 @@ class Community:
         self.membership.start()
 
     def stop(self) -> None:
-        """Leave: say goodbye to those in the topic table and withdraw; no timer is left."""
+        """Leave: say goodbye to those in the topic table and withdraw; no timer is left.
+
+        Who comes back ends `goodbyes`: one that was lost and is sent again would be taken for a new one."""
         self._stopped = True
         self._dissemination.stop()
         for member in self.membership.table:
-            self._context.send(member, Goodbye(self.name))
+            self._services.carrier.tell(member, Goodbye(self.name), self.goodbyes)
             self._services.unwatch(member)
         if self._watches_supers:
             for process in self.super_tables.contacts:

@@ -8,8 +8,10 @@ lease, the process counts as a member (see `pubsub.camcast.leases`), takes event
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
+from overlay.channel.buffer import Until
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.bootstrap import NEIGHBOURS_ASKED
@@ -71,7 +73,7 @@ class Process:
         self.services = services
         self.parameters = parameters or Parameters()
         self.communities: dict[str, Community] = {}
-        self._leaving: dict[str, tuple[Timer, HeardEvents]] = {}
+        self._leaving: dict[str, tuple[Timer, HeardEvents, Until]] = {}
         self._context = services.control
         self._questions: dict[tuple[PeerId, int], None] = {}
         self._drops = EventDrops(services.metrics, services.observer)
@@ -119,8 +121,9 @@ class Process:
         heard = HeardEvents(parameters.duplicate_lifetime, parameters.duplicate_capacity)
         if topic.name in self._leaving:
             # Others may still send or announce what it had before it left.
-            timer, heard = self._leaving.pop(topic.name)
+            timer, heard, goodbyes = self._leaving.pop(topic.name)
             timer.cancel()
+            goodbyes.at = -inf
             heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
         community = self.communities[topic.name] = Community(
             topic,
@@ -144,7 +147,7 @@ class Process:
         wait = self.leases.granted_until(topic) - self._context.now()
         if wait > 0:
             timer = self._context.call_later(wait, lambda: self._left(topic))
-            self._leaving[topic] = (timer, community.heard)
+            self._leaving[topic] = (timer, community.heard, community.goodbyes)
         else:
             self.leases.has_left(topic)
         for other in self.communities.values():
@@ -158,7 +161,7 @@ class Process:
         who leaves, and is not a parasite."""
         for community in self.communities.values():
             community.stop()
-        for timer, _ in self._leaving.values():
+        for timer, *_ in self._leaving.values():
             timer.cancel()
         self.communities.clear()
         self._leaving.clear()

@@ -65,3 +65,17 @@ def test_a_publisher_finds_the_members_over_a_link_that_loses_one_in_five(seed: 
             assert len(await received(events, 5)) == 5
 
     play(seed, main)
+
+
+@pytest.mark.parametrize("seed", [1, 9, 15, 22])
+def test_no_first_event_is_lost_though_datagrams_are_and_members_come_back(seed: int) -> None:
+    """One in ten is lost; the goodbye of a member that is back already may be one that is sent again."""
+
+    async def main(p: Playground) -> None:
+        writer, reader = await p.node(), await p.node()
+        for number in range(12):
+            async with reader.subscribe("/work") as events:
+                await writer.publish("/work", number)
+                assert [event.data for event in await received(events, 1)] == [number]
+
+    play(seed, main, "structured", Network(seed, loss=0.1, duplicate=0.1))

@@ -113,8 +113,9 @@ class DrawPace:
         return max(shortest * chance.uniform(*SOON), self.soonest(now))
 
 
-ROUNDS = 2
-"""How often those who do not answer are asked."""
+ROUNDS = 4
+"""How often those who do not answer are asked, within two times `settle_seconds`. Where one datagram in ten
+is lost, two questions leave one live member in thirty unheard, and four one in eight hundred."""
 
 SPARES = 2
 """How many more than needed are drawn; they are asked if some do not answer."""
@@ -202,7 +203,8 @@ class Drawing:
             return
         self._rounds += 1
         self._asked = self._wanted if self._rounds == 1 else len(self._sample)
-        self._timer = self._context.call_later(self._config.settle_seconds, self._ask_the_silent)
+        pause = 2 * self._config.settle_seconds / ROUNDS
+        self._timer = self._context.call_later(pause, self._ask_the_silent)
         for member in list(self._silent.values()):
             self._ask(member, self._size)
 
