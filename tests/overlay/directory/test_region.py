@@ -93,7 +93,9 @@ def test_few_keys_are_crowded_by_chance_and_most_by_those_who_draw_identities() 
     assert by_attack >= 180
 
 
-def test_a_network_that_has_just_grown_does_not_look_crowded_to_those_who_know_the_old_one() -> None:
+def test_a_network_that_has_just_grown_does_not_look_crowded_to_those_who_know_the_old_one() -> (
+    None
+):
     random = Random(9)
     by_chance = 0
     for _ in range(200):
