@@ -18,6 +18,7 @@ from pubsub.doors.mqtt.message import content_type_of, shown_data
 from pubsub.event import Event
 from pubsub.node import Node
 from pubsub.text import as_json_data, json_line
+from pubsub.topic import is_reserved
 
 
 class Shown(NamedTuple):
@@ -147,7 +148,8 @@ class Feed:
             async with node.subscribe(self.topic) as events:
                 self._ready.set_result(None)
                 async for event in events:
-                    self._add(_shown(event))
+                    if not is_reserved(event.topic):
+                        self._add(_shown(event))
         except CamcastError as error:
             if not self._ready.done():
                 self._ready.set_exception(error)

@@ -41,6 +41,7 @@ from pubsub.doors.serving import (
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.text import json_line
+from pubsub.topic import RESERVED, is_reserved
 
 _ROOM_FOR_JSON = 64 * 1024
 """Bytes of a body beyond the limit of an event: JSON is longer than msgpack."""
@@ -277,15 +278,15 @@ class HttpDoor:
                 raise UsageError('write {"topic": "/soccer/italy", "data": ...}')
             durable = asked.get("durable") is True
             receipt = await self._node.publish(
-                asked.get("topic", topic),
+                _open_topic(asked.get("topic", topic)),
                 asked.get("data"),
                 durable=durable,
                 wait="safe" if durable else "sent",
             )
+        except CamcastError as error:  # the first of the two: a `UsageError` is a `ValueError` too
+            return {"error": str(error)}
         except (ValueError, RecursionError):
             return {"error": "what was sent is not JSON"}
-        except CamcastError as error:
-            return {"error": str(error)}
         return {"published": receipt.id.hex(), "topic": receipt.topic}
 
     @asynccontextmanager
@@ -325,7 +326,14 @@ class HttpDoor:
 
 
 def _topic(request: web.Request) -> str:
-    return request.match_info["topic"] or "/"
+    return _open_topic(request.match_info["topic"] or "/")
+
+
+def _open_topic(topic: str) -> str:
+    """The topic; `UsageError` when nodes talk among themselves there."""
+    if isinstance(topic, str) and is_reserved(topic):
+        raise UsageError(f"{topic:.200} is for nodes alone: choose a topic outside {RESERVED}")
+    return topic
 
 
 def _flag(request: web.Request, name: str) -> bool:

@@ -28,7 +28,7 @@ from pubsub.event import RUN_BYTES, Event
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.subscription import Subscription
-from pubsub.topic import Topic
+from pubsub.topic import Topic, is_reserved
 
 SEEN_EVENTS = 65_536
 """Events that are remembered, since two subscriptions of the door may bring the same one."""
@@ -224,12 +224,14 @@ class Bridge:
         try:
             async with self._node.subscribe(topic, last=True) as events:
                 for event in events.take_waiting(events.last_values):
-                    self._learn(event)
+                    if not is_reserved(event.topic):
+                        self._learn(event)
                 watch.is_ready = True
                 watch.tell(Reason.SUCCESS)
                 async for some in events.batches():
                     for event in some:
-                        self._deliver(event)
+                        if topic != "/" or not is_reserved(event.topic):
+                            self._deliver(event)
         except CamcastError:
             if self._watched.get(topic) is watch:
                 del self._watched[topic]

@@ -85,7 +85,7 @@ class Entering:
             client_id, connect.username, connect.password
         ):
             raise MqttError(Reason.NOT_AUTHORIZED, "the user name or the password is not right")
-        if connect.will is not None and not self.hub.access.publish(client_id, connect.will.topic):
+        if connect.will is not None and not self.hub.may_publish(client_id, connect.will.topic):
             raise MqttError(Reason.NOT_AUTHORIZED, "the client may not publish its will")
         before = self.hub.connections.pop(client_id, None)
         if before is not None:

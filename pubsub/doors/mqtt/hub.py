@@ -26,6 +26,7 @@ from pubsub.doors.mqtt.session import Common, Forms, Granted, Outgoing, Session
 from pubsub.doors.mqtt.shared import Group
 from pubsub.doors.mqtt.subscribing import Subscribing
 from pubsub.doors.mqtt.wills import Wills, kept_will
+from pubsub.topic import is_reserved
 
 _Matching = tuple[list[tuple[Granted, ...]], list[Granted]]
 """The subscriptions that match a topic, those of one client together; and those that groups share."""
@@ -96,6 +97,10 @@ class Hub:
         self._dropped.add(reason)
 
     # -- clients --
+
+    def may_publish(self, client_id: str, name: str) -> bool:
+        """Whether the client may publish there; `MqttError` when no topic has such a name."""
+        return not is_reserved(topic_of(name)) and self.access.publish(client_id, name)
 
     def new_session(self, client_id: str, connect: Connect) -> Session:
         self._make_room()
@@ -203,7 +208,9 @@ class Hub:
         is_new = asked.filter not in session.subscriptions
         if is_new and len(session.subscriptions) >= self.config.most_subscriptions:
             done(Reason.QUOTA_EXCEEDED)
-        elif not self.access.subscribe(session.client_id, "/".join(parsed.levels)):
+        elif is_reserved(topic) or not self.access.subscribe(
+            session.client_id, "/".join(parsed.levels)
+        ):
             done(self.not_allowed)
         else:
             following = None if is_new or before is None else before.following

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
+from pubsub.doors.mqtt.message import MqttMessage, sender_of
 from pubsub.doors.mqtt.packets import (
     PUBACK,
     PUBCOMP,
@@ -54,9 +54,9 @@ class Publishing:
             name = self._resolve_alias(packet)
             if "subscription_identifier" in packet.properties:
                 raise violation("a client does not send subscription identifiers")
-        topic_of(name)
+        is_allowed = self._hub.may_publish(session.client_id, name)
         message = MqttMessage.published(packet, name, sender_of(session.client_id))
-        if not self._hub.access.publish(session.client_id, name):
+        if not is_allowed:
             self._refuse(packet)
             return
         if packet.qos == 0:

@@ -36,7 +36,7 @@ from pubsub.doors.serving import CHALLENGE, TOKEN_NEEDED, Bodies, Tokens, certif
 from pubsub.doors.wsrm import soap
 from pubsub.doors.wsrm.sequences import ID_BYTES, Sequence, Sequences, WsrmConfig
 from pubsub.doors.wsrm.soap import Acknowledgement, Create, End, Request, SoapFault
-from pubsub.topic import included
+from pubsub.topic import included, is_reserved
 
 RECORD = "wsrm "
 """How the keys of sequences' records begin."""
@@ -179,6 +179,8 @@ class WsrmDoor:
         above = [one for one in self._archive.topics if included(one, name, ())]
         if not above:
             raise SoapFault(f"this archive does not manage {name}", refused)
+        if is_reserved(name):
+            raise SoapFault(f"{name} is for nodes alone", refused)
         if (gone := self._sequences.make_room()) is not None:
             await self._note(gone, None)
         sequence, lifetime = self._sequences.create(name, max(above, key=len), expires)

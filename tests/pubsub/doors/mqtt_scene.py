@@ -217,7 +217,7 @@ class Scene:
 
     async def _archive(self, program: Program) -> None:
         async with Archive(
-            ["/orders", "/mqtt-sessions"],
+            ["/orders", "/camcast/mqtt-sessions"],
             store=AppendFileStore(program.disk, "/archive"),
             listen=program.listen,
             identity=program.identity,

@@ -86,6 +86,26 @@ def test_what_is_posted_is_followed() -> None:
     with_door(body)
 
 
+def test_clients_have_no_part_in_what_nodes_say_among_themselves() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        for path in ("/topics/camcast", "/topics/camcast/mqtt-doors", "/topics/camcast%2Fx"):
+            for asked in (session.post(path, json={"door": "x"}), session.get(path)):
+                async with asked as response:
+                    assert response.status == 400
+                    assert "for nodes alone" in (await response.json())["error"]
+        async with (
+            session.ws_connect("/topics/soccer") as socket,
+            stream(session, "/topics/") as events,
+        ):
+            await socket.send_json({"topic": "/camcast/mqtt-doors", "data": 1})
+            assert "for nodes alone" in (await socket.receive_json())["error"]
+            await node.publish("/camcast/x", "secret")
+            await node.publish("/camcasts", "open")
+            assert (await anext(events))["data"]["data"] == "open"
+
+    with_door(body)
+
+
 def test_bytes_keep_the_type_that_they_were_posted_with() -> None:
     async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
         async with (

@@ -83,6 +83,17 @@ def test_clients_of_two_doors_and_a_python_program_hear_one_another(
     loops.run(asyncio.wait_for(main(), 60))
 
 
+def test_who_subscribes_to_everything_does_not_get_what_nodes_say_among_themselves() -> None:
+    async def main() -> None:
+        async with two_doors() as (here, _, node), client(here, "reader") as reader:
+            await reader.subscribe("#")
+            await node.publish("/camcast/x", "secret", wait="acked")
+            await node.publish("/soccer", "open")
+            assert (await anext(aiter(reader.messages))).payload == b"open"
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
 def test_a_message_goes_to_one_of_a_group_over_two_doors() -> None:
     async def main() -> None:
         async with two_doors() as (here, there, node), AsyncExitStack() as stack:
