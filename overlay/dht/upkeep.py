@@ -24,6 +24,7 @@ from overlay.dht.lookup import NodeLookup
 from overlay.dht.messages import Pong
 from overlay.dht.routing import Contacts
 from overlay.dht.upstream import RoutedPeer
+from overlay.dht.values import GIVERS
 from overlay.errors import NetworkError
 from overlay.steps import Steps, answer_to, pause, together
 
@@ -42,6 +43,10 @@ AFTER_A_RETURN = 0.5
 SEEKING_PART, LONGEST_SEEKING = 1 / 4, 20.0
 """From one question to a dead contact to the next, at least: as a part of the time since the last contact
 died, and in seconds, whichever is less. After a mass crash the traffic so comes to rest."""
+
+FEWEST_ASKED = 2 * GIVERS
+"""Of the neighbourhood, when a node joins, itself among them: those of a key's holders that hand it on to a
+newcomer must know the newcomer, and questions may be lost."""
 
 _log = logging.getLogger(__name__)
 
@@ -159,16 +164,18 @@ def backoff(first: float, attempt: int, draw: Randomness) -> float:
 async def explore(node: Joiner, config: DhtConfig) -> list[Contact]:
     """Learn the own neighbourhood, and be learnt by it; then a few nodes of every farther part of the space.
 
-    The nearest half of the neighbourhood, k / 2 nodes with this one, is asked now: every lookup of a place
-    for which this node matters comes by one of them. Those of the other half are the result, as far as
-    somebody named them. A light member, whom nobody has to learn and who does no upkeep, asks all.
+    The nearest half of the neighbourhood, at least `FEWEST_ASKED` nodes with this one, is asked now: every
+    lookup of a place for which this node matters comes by one of them. Those of the other half are the
+    result, as far as somebody named them. A light member, whom nobody has to learn and who does no upkeep,
+    asks all.
 
     Each part shares one bit less with the own id than the next nearer one. All nodes nearer than the last of
     those asked are known, so the first part to look into is the one where that one is; and there is none
     where they are the whole network. Parts of which enough is known are left out.
     """
     own = node.contacts.own
-    count = (config.k + 1) // 2 if config.serve else config.k
+    half = max((config.k + 1) // 2, FEWEST_ASKED)
+    count = min(half, config.k) if config.serve else config.k
     found = await answer_to(partial(node.around, own.id, count, config.k))
     named = [contact for contact in found if contact.id != own.id]
     closest = named[: count - 1]
