@@ -1,10 +1,10 @@
 """Whose openings are answered: everybody's while there are few, and under load those of proven addresses.
 
 An answer costs about a quarter of a millisecond of processor and a place among the half-open sessions. Who
-sends many openings, of its own or recorded ones of others, could so keep a node busy. Above a rate, in all
-or from one block of addresses, and to all of a block that floods the node, it therefore replies with a
-cookie, a MAC of the sender's address under a secret that changes, and keeps nothing: only who receives at the
-address can go on, and each block of addresses gets a share.
+sends many openings, of its own or recorded ones of others, could so keep a node busy. Above a rate, and to
+all of a block of addresses that floods the node, it therefore replies with a cookie, a MAC of the sender's
+address under a secret that changes, and keeps nothing: only who receives at the address can go on, and each
+block of addresses gets a share.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SECRET_LIFETIME = 120.0
 """Seconds; a cookie is good for one to two of them."""
 
 SHARE = 5
-"""In one second a block of addresses gets 1/5 of `answers_a_second` without a cookie, and with cookies all of
-it, or 1/5 if it floods; all blocks together get at most 5 times `answers_a_second`."""
+"""In a busy second a block of addresses gets at most 1/5 of `answers_a_second`, and all blocks together get
+at most 5 times `answers_a_second`."""
 
 
 REPLIES = 40
@@ -39,7 +39,7 @@ class Admission:
         self._limit = answers_a_second
         self._second = 0.0
         self._answers = 0
-        self._by_block: Counter[str] = Counter()
+        self._by_block: dict[str, int] = {}
         self._replies: Counter[str] = Counter()
         """Replies sent in this second, by block of addresses."""
         self._secrets = [random.randbytes(32)] * 2
@@ -50,15 +50,14 @@ class Admission:
 
         `is_flooding`: the sender's block floods this node; each of its addresses proves itself."""
         self._begin_second(now)
-        block = block_of(source[0])
-        taken, share = self._by_block[block], max(1, self._limit // SHARE)
-        if is_flooding or taken >= share or self._answers >= self._limit:
+        if is_flooding or self._answers >= self._limit:
             if not any(proves(opening, self._cookie(s, source)) for s in self._current(now)):
                 return "prove"
-            most = share if is_flooding else self._limit
-            if taken >= most or self._answers >= self._limit * SHARE:
+            block = block_of(source[0])
+            taken = self._by_block.get(block, 0)
+            if taken >= max(1, self._limit // SHARE) or self._answers >= self._limit * SHARE:
                 return "limit"
-        self._by_block[block] += 1
+            self._by_block[block] = taken + 1
         self._answers += 1
         return "yes"
 

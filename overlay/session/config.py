@@ -47,9 +47,8 @@ class SessionConfig:
     held_total: int = 4 * 1024 * 1024
 
     answers_a_second: int = 100
-    """Openings that are answered in one second without a question, a fifth of them from one block of
-    addresses. Above it, an address must first show by a cookie that it receives what it is sent; a block then
-    gets as many answers at most, and a fifth if it floods."""
+    """Openings that are answered in one second without a question. Above it, an address must first show by
+    a cookie that it receives what it is sent, and a host gets a fifth of as many answers at most."""
 
     live_ciphers: int = 512
     """Sessions whose ciphers are kept ready (4.6 kB each); the others' are made again when they are used."""
