@@ -5,7 +5,8 @@
     frames   kind (1), length of the body (2), body; one after the other to the end
 
 An *unnamed* datagram has no id: its first frame is a packet of a channel (`UNNAMED_PACKETS`), and who has the
-session that the packet names knows the sender.
+session that the packet names knows the sender. A RESET travels alone in such a datagram: it may come from
+another process at the peer's address, which knows no session.
 
 A *train* is a run of datagrams in one buffer, as a kernel hands over those that arrived in a row. What
 does not have this form is `Dropped` under a reason; the endpoint counts it.
@@ -171,12 +172,13 @@ class PlainEnvelope:
         end = self.channel_sessions.get(session)
         sender = ANYONE
         if end is not None:
-            if source[1] == end.contact.port and source[0] == end.contact.host:
+            is_there = source[1] == end.contact.port and source[0] == end.contact.host
+            if is_there and packet != RESET_PACKET:
                 return end.contact, datagram, UNNAMED_BYTES
             # Another process may have been asked whether the peer is at its address: it knows no session.
-            if packet != RESET_PACKET:
+            if is_there or packet != RESET_PACKET:
                 sender = end.contact.id
-        if sender == ANYONE:  # what comes behind the packet is of nobody known either
+        if sender == ANYONE or packet == RESET_PACKET:  # whose is what comes behind the packet?
             datagram = datagram[: UNNAMED_BYTES + FRAME_HEAD_BYTES + length]
         contact = sender_contact(bytes(sender), source)
         if contact is None:
@@ -319,7 +321,12 @@ class Outbox:
             or batch.frames >= MAX_FRAMES
         ):
             is_unnamed = tells_sender(kind, body)
-            batch = FrameBatch(self._unnamed_room if is_unnamed else self._room, is_unnamed)
+            room = self._unnamed_room if is_unnamed else self._room
+            if is_unnamed and body[0][0] == RESET_PACKET:
+                room = (
+                    size + 1
+                )  # no frame is so small, and a datagram that is not full ends its train
+            batch = FrameBatch(room, is_unnamed)
             batches.append(batch)
         parts = batch.parts
         parts.append(frame_head(kind, length))

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay.contact import Address
-from overlay.transport.frame import FRAME_HEAD_BYTES, MAX_FRAMES, Outbox, split_frames
+from overlay.transport.frame import (
+    FRAME_HEAD_BYTES,
+    MAX_FRAMES,
+    RESET_PACKET,
+    Outbox,
+    split_frames,
+)
 
 ROOM, LIMIT = 20, 70
 HERE, THERE = Address("127.0.0.1", 1), Address("127.0.0.2", 2)
@@ -114,3 +120,16 @@ def test_a_datagram_that_need_not_name_its_sender_has_room_for_more() -> None:
     full = (ROOM + 5, True)
     # The packet goes into no datagram that names its sender, and a train is of full ones.
     assert taken == [[(4, False)], [full, full, (4, False)]]
+
+
+def test_a_reset_that_does_not_name_its_sender_travels_alone() -> None:
+    """What stood behind it would be taken for the lost peer's, whose address another process may have."""
+    outbox = Outbox(ROOM, ROOM + 5, 10 * ROOM)
+    reset, acknowledgement = bytes((RESET_PACKET, *range(8))), bytes((5, *range(8)))
+    for body in (reset, reset, acknowledgement, b"\x01"):
+        assert outbox.put(HERE, 3, (body,))
+    alone, packet = FRAME_HEAD_BYTES + len(reset), FRAME_HEAD_BYTES + len(acknowledgement)
+    taken = []
+    while outbox.waiting:
+        taken.append([batch.size for batch in outbox.take(8)[1]])
+    assert taken == [[alone], [alone], [packet + FRAME_HEAD_BYTES + 1]]

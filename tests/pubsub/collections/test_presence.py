@@ -60,10 +60,11 @@ def test_one_that_left_or_began_anew_is_gone_at_once(incarnations: dict[str, int
     assert clock.update((A,), **incarnations) == [A]
 
 
-@pytest.mark.parametrize("seed", [7, 112, pytest.param(2, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("seed", [7, 112, 177, pytest.param(2, marks=pytest.mark.sweep)])
 def test_takers_that_enter_together_and_crash_do_each_element_once(seed: int) -> None:
     """With 112, and with 104, nobody did what a publisher added when the first taker was inside already, but
-    the publisher had not heard of it yet."""
+    the publisher had not heard of it yet. With 177, a taker that came back under another identity was
+    taken for the one that had crashed at its address, and was sent what that one was offered."""
     outcome = Schedule(seed, crashes=seed % 4, loss=(0.0, 0.05, 0.2)[seed % 3]).run()
     assert not outcome.twice
     assert not outcome.never
