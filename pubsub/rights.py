@@ -36,7 +36,7 @@ from typing import NamedTuple
 from overlay.contact import PeerId
 from overlay.errors import UsageError
 from overlay.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, peer_id_of, verify
-from pubsub.topic import RESERVED, Pattern, included
+from pubsub.topic import Pattern, included
 
 CLOCK_SLACK = 60.0
 """Seconds that a right is honoured longer than it says."""
@@ -51,7 +51,7 @@ FOREVER = 2**63
 REMEMBERED = 1024
 """Rights whose signatures were checked and need not be checked again; the one asked for longest ago goes."""
 
-REVOCATIONS = f"{RESERVED}/revocations"
+REVOCATIONS = "/camcast/revocations"
 """The topic of revocations."""
 
 MOST_REVOCATIONS = 4096

@@ -19,8 +19,8 @@ from overlay.topic_name import TopicNameError, check_topic_name
 MAX_LINEAGE = 64
 """The most super-topics, near and far, that a topic may have if its path does not tell them."""
 
-RESERVED = "/camcast"
-"""Below it nodes talk among themselves: of rights, and of the clients of doors."""
+RESERVED = ("/camcast", "/mqtt-doors", "/mqtt-sessions")
+"""There, and below, nodes talk among themselves: of rights, and of the clients of doors."""
 
 _NO_TOPICS = (object, abc.ABC, typing.Generic, typing.Protocol)
 """Bases that say how a class is made, and not what it is about."""
@@ -28,7 +28,7 @@ _NO_TOPICS = (object, abc.ABC, typing.Generic, typing.Protocol)
 
 def is_reserved(topic: str) -> bool:
     """Whether nodes talk among themselves there. Doors keep their clients out of such topics."""
-    return topic.startswith(RESERVED) and topic[len(RESERVED) :][:1] in ("", "/")
+    return topic.startswith(RESERVED) and "/" + topic.split("/", 2)[1] in RESERVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def add_door_options(parser: argparse.ArgumentParser) -> None:
     add_flag(
         parser,
         "--mqtt-sessions",
-        help="keep sessions at the archive of /camcast/mqtt-sessions, so that clients go on at another door",
+        help="keep sessions at the archive of /mqtt-sessions, so that clients go on at another door",
     )
     _add_http_options(parser)
 

@@ -41,7 +41,7 @@ from pubsub.doors.serving import (
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.text import json_line
-from pubsub.topic import RESERVED, is_reserved
+from pubsub.topic import is_reserved
 
 _ROOM_FOR_JSON = 64 * 1024
 """Bytes of a body beyond the limit of an event: JSON is longer than msgpack."""
@@ -332,7 +332,7 @@ def _topic(request: web.Request) -> str:
 def _open_topic(topic: str) -> str:
     """The topic; `UsageError` when nodes talk among themselves there."""
     if isinstance(topic, str) and is_reserved(topic):
-        raise UsageError(f"{topic:.200} is for nodes alone: choose a topic outside {RESERVED}")
+        raise UsageError(f"{topic:.200} is for nodes alone: choose another topic")
     return topic
 
 

@@ -21,7 +21,6 @@ from pubsub.doors.mqtt.network import Follower, Opener
 from pubsub.doors.mqtt.packets import Reason
 from pubsub.doors.mqtt.session_log import FIND_SECONDS, SessionLog, log_name
 from pubsub.node import Node
-from pubsub.topic import RESERVED
 
 if TYPE_CHECKING:
     from pubsub.archive.durable_event import DurableEvent
@@ -36,7 +35,7 @@ MOST_RUNS = 4 * MOST_HELD
 client that publishes with QoS 2 is one. A message comes twice to a client that moves if the archive had not
 noted that the client has it, and the client has had messages of more other publishers since."""
 
-DOORS = f"{RESERVED}/mqtt-doors"
+DOORS = "/mqtt-doors"
 """The topic on which doors tell each other which clients they have taken over, who has members of which
 shared subscriptions, and who has which wills."""
 

@@ -58,7 +58,7 @@ class MqttDoor:
         with any path. `durable`: topics whose messages of QoS 1 and 2 an archive must have. `retain`: topics
         that the door listens to though no client is subscribed, to know their retained messages.
 
-        `sessions`: sessions that outlive a connection are kept at the archive of `/camcast/mqtt-sessions`,
+        `sessions`: sessions that outlive a connection are kept at the archive of `/mqtt-sessions`,
         which must be there, so that a client can go on at another door. All doors that it may go to
         need this.
 

@@ -20,13 +20,12 @@ from overlay.errors import CamcastError
 from pubsub.archive.errors import ArchiveError
 from pubsub.doors.mqtt.kept import INCARNATION_BYTES, Record
 from pubsub.node import Node
-from pubsub.topic import RESERVED
 
 if TYPE_CHECKING:
     from pubsub.archive.durable_event import DurableEvent
     from pubsub.archive.durable_subscription import DurableSubscription
 
-SESSIONS = f"{RESERVED}/mqtt-sessions"
+SESSIONS = "/mqtt-sessions"
 """The topic whose archive keeps sessions."""
 
 FIND_SECONDS = 10.0

@@ -19,7 +19,7 @@ class Doors:
         words = ["node"]
         if directory is not None:
             store = f"sqlite:///{directory}/events.db"
-            words = ["archive", "--topic", "/orders", "/camcast/mqtt-sessions", "--store", store]
+            words = ["archive", "--topic", "/orders", "/mqtt-sessions", "--store", store]
             self._words += ["--mqtt-durable", "/orders", "--mqtt-sessions"]
         first = stack.enter_context(camcast(*words, "--json"))
         self._words += ["--bootstrap", json.loads(line(first))["listening"]]

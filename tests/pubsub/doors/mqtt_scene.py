@@ -217,7 +217,7 @@ class Scene:
 
     async def _archive(self, program: Program) -> None:
         async with Archive(
-            ["/orders", "/camcast/mqtt-sessions"],
+            ["/orders", "/mqtt-sessions"],
             store=AppendFileStore(program.disk, "/archive"),
             listen=program.listen,
             identity=program.identity,

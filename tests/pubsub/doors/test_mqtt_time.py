@@ -53,9 +53,7 @@ def test_a_session_expires() -> None:
         await one.connect(first, clean_start=True)
         await one.subscribe("orders/x")
         await one.say_goodbye(session_expiry_interval=0)  # ends now
-        assert await eventually(
-            scene.storm.net, 10, lambda: not scene.names("/camcast/mqtt-sessions")
-        )
+        assert await eventually(scene.storm.net, 10, lambda: not scene.names("/mqtt-sessions"))
         await one.connect(second)
         assert not one.is_present
 

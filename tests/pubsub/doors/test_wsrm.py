@@ -35,7 +35,7 @@ Body = Callable[[Client, Archive], Awaitable[None]]
 def with_door(body: Body, store: str = "memory:", config: WsrmConfig | None = None) -> None:
     async def main() -> None:
         async with (
-            Archive(["/soccer", "/camcast"], store) as archive,
+            Archive(["/soccer", "/mqtt-sessions"], store) as archive,
             WsrmDoor(archive, "127.0.0.1:0", config) as door,
             aiohttp.ClientSession() as session,
         ):
@@ -190,9 +190,9 @@ def test_what_is_wrong_is_answered_with_a_fault() -> None:
         assert b":SequenceClosed<" in (await client.post(message(id, 1, "<a/>")))[1]
         client.url = client.url.replace("/soccer", "/cooking")
         assert b"does not manage /cooking" in (await client.post(envelope("", CREATE)))[1]
-        client.url = client.url.replace("/cooking", "/camcast/mqtt-sessions")
+        client.url = client.url.replace("/cooking", "/mqtt-sessions")
         assert b"is for nodes alone" in (await client.post(envelope("", CREATE)))[1]
-        client.url = client.url.replace("/camcast/mqtt-sessions", "/soccer/spain")
+        client.url = client.url.replace("/mqtt-sessions", "/soccer/spain")
         assert b"the sequence is one of" in (await client.post(message(id, 1, "<a/>")))[1]
 
     with_door(body)
