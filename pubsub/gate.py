@@ -223,13 +223,13 @@ class Gate:
         self._show(asked.contact, wanted=True)
 
     def _show(self, to: Contact, *, wanted: bool) -> None:
-        digest = self.authority.revocations_digest
+        digest = self.authority.digest_revocations()
         self._context.send(to, ShowRights(self.own.rights, digest, wanted))
 
     def _receive_rights(self, sender: Contact, shown: ShowRights) -> None:
         if shown.wanted:
             self._show(sender, wanted=False)
-        if shown.revocations != self.authority.revocations_digest:
+        if shown.revocations != self.authority.digest_revocations():
             self._tell_revocations(sender)
         asked = self._asked.pop(sender.id, None)
         if asked is not None:

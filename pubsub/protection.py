@@ -121,7 +121,7 @@ class Protection:
         self.secrets = Secrets(
             self._attachment.control,
             entropy(),
-            lambda: gate.authority.revocations_digest,
+            gate.authority.digest_revocations,
             peers,
             metrics,
         )

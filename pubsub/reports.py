@@ -42,6 +42,11 @@ COUNTED = ("events_delivered", "events_received", "events_sent", "events_duplica
 """Counters that travel; and the reasons of `events_dropped`."""
 
 
+LARGEST = 2.0**64
+"""Of the numbers in another node's report. One `inf`, or the difference of two numbers that is one, would end
+the whole page that shows the network."""
+
+
 @message(0xC4)
 class AskReport:
     nonce: int
@@ -286,7 +291,8 @@ def is_report(data: Any) -> bool:
     if not (
         isinstance(data, dict)
         and isinstance(data.get("mode"), str)
-        and isinstance(data.get("at"), float)
+        and isinstance(at := data.get("at"), float)
+        and _is_number(at)
     ):
         return False
     wanted: Mapping[str, Callable[[Any], bool]] = {
@@ -306,7 +312,7 @@ def is_report(data: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def _is_community(one: Any) -> bool:

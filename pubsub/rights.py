@@ -251,6 +251,8 @@ class Authority:
         """Rights whose signatures are good, with the names of all their beginnings."""
         self._revoked: dict[bytes, _Revoked] = {}
         """What was taken back, by its name."""
+        self._digest: bytes | None = None
+        """Of what was taken back; None when it has changed. Peers have it told as often as they like."""
         self.revocations_changed: list[Callable[[], None]] = []
         """Called when a revocation was taken that was not known."""
 
@@ -331,6 +333,7 @@ class Authority:
         until = right.last.until
         if self._now() > until + CLOCK_SLACK:
             return True  # it has ended without
+        self._digest = None
         if not self._make_room(revocation[:PUBLIC_KEY_BYTES]):
             return True
         branch = right.grants[0].holder
@@ -382,10 +385,11 @@ class Authority:
         """All that is known to be taken back."""
         return tuple(one.revocation for one in self._revoked.values())
 
-    @property
-    def revocations_digest(self) -> bytes:
-        """The same for all nodes that know of the same revocations."""
-        return hashlib.sha256(b"".join(sorted(self._revoked))).digest()[:8]
+    def digest_revocations(self) -> bytes:
+        """Eight bytes, the same for all nodes that know of the same revocations."""
+        if self._digest is None:
+            self._digest = hashlib.sha256(b"".join(sorted(self._revoked))).digest()[:8]
+        return self._digest
 
 
 def takes(pattern: str, topic: str) -> bool:

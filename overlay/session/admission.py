@@ -1,10 +1,10 @@
 """Whose openings are answered: everybody's while there are few, and under load those of proven addresses.
 
 An answer costs about a quarter of a millisecond of processor and a place among the half-open sessions. Who
-sends many openings, of its own or recorded ones of others, could so keep a node busy. Above a rate, and to
-all of a block of addresses that floods the node, it therefore replies with a cookie, a MAC of the sender's
-address under a secret that changes, and keeps nothing: only who receives at the address can go on, and each
-block of addresses gets a share.
+sends many openings, of its own or recorded ones of others, could so keep a node busy. Above a rate, to an
+address that opens several sessions at once, and to all of a block of addresses that floods the node, it
+therefore replies with a cookie, a MAC of the sender's address under a secret that changes, and keeps nothing:
+only who receives at the address can go on, and each block of addresses gets a share.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ SHARE = 5
 """In a busy second a block of addresses gets at most 1/5 of `answers_a_second`, and all blocks together get
 at most 5 times `answers_a_second`."""
 
+OF_ONE_ADDRESS = 4
+"""Openings of one address that are answered in a second without a cookie: there is one node at an address."""
 
 REPLIES = 40
 """Cookies, and answers that are sent again, in one second, for each of `answers_a_second`."""
@@ -40,8 +42,12 @@ class Admission:
         self._second = 0.0
         self._answers = 0
         self._by_block: dict[str, int] = {}
+        self._unproven: Counter[tuple[str, int]] = Counter()
+        """Answers of this second to openings without a cookie, by address."""
         self._replies: Counter[str] = Counter()
         """Replies sent in this second, by block of addresses."""
+        self._replied = 0
+        """All of them. Who makes up addresses would have thousands of blocks added up for each opening."""
         self._secrets = [random.randbytes(32)] * 2
         self._changed_at: float | None = None
 
@@ -50,7 +56,8 @@ class Admission:
 
         `is_flooding`: the sender's block floods this node; each of its addresses proves itself."""
         self._begin_second(now)
-        if is_flooding or self._answers >= self._limit:
+        is_much = self._answers >= self._limit or self._unproven[source] >= OF_ONE_ADDRESS
+        if is_flooding or is_much:
             if not any(proves(opening, self._cookie(s, source)) for s in self._current(now)):
                 return "prove"
             block = block_of(source[0])
@@ -58,6 +65,8 @@ class Admission:
             if taken >= max(1, self._limit // SHARE) or self._answers >= self._limit * SHARE:
                 return "limit"
             self._by_block[block] = taken + 1
+        else:
+            self._unproven[source] += 1
         self._answers += 1
         return "yes"
 
@@ -67,16 +76,18 @@ class Admission:
         self._begin_second(now)
         limit = self._limit * REPLIES
         share = FLOODING_SHARE if is_flooding else SHARE
-        return self._replies[block_of(source[0])] * share < limit and self._replies.total() < limit
+        return self._replies[block_of(source[0])] * share < limit and self._replied < limit
 
     def replied(self, source: tuple[str, int]) -> None:
         """A small reply is sent."""
         self._replies[block_of(source[0])] += 1
+        self._replied += 1
 
     def _begin_second(self, now: float) -> None:
         if now - self._second >= 1.0:
-            self._second, self._answers = now, 0
+            self._second, self._answers, self._replied = now, 0, 0
             self._by_block.clear()
+            self._unproven.clear()
             self._replies.clear()
 
     def cookie_for(self, source: tuple[str, int], now: float) -> bytes:

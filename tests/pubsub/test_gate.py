@@ -77,7 +77,7 @@ def test_messages_that_wait_for_rights_are_bounded_in_bytes(
     send_all()
     assert metrics.as_dict()["rights_refused"] == {"str": 20 - 10}
     for peer in peers[:2]:
-        one.handlers[ShowRights](peer, ShowRights((), one.authority.revocations_digest, False))
+        one.handlers[ShowRights](peer, ShowRights((), one.authority.digest_revocations(), False))
     assert came == [peers[0]] * 4 + [peers[1]] * 4
     came.clear()
     send_all()  # two pass at once, and the others have room

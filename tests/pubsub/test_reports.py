@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -68,7 +69,9 @@ def test_a_report_that_has_not_its_form_is_not_shown() -> None:
             {},
             {**good, "mode": 3},
             {**good, "at": "now"},
+            {**good, "at": inf},
             {**good, "dropped": {"x": "many"}},
+            *({**good, "counters": {"events_sent": much}} for much in (inf, -inf, nan, 1e308)),
             {**good, "counters": {1: 2}},
             {**good, "communities": {"/soccer": {}}},
             {**good, "communities": {"/soccer": {**soccer, "routes": {"1a": ["", "many", 1.0]}}}},

@@ -210,3 +210,20 @@ def test_mistakes_of_a_caller_are_named() -> None:
             Grant(**(fields | wrong))  # type: ignore[arg-type]
     with pytest.raises(RightError):
         Authority([], lambda: 0.0)
+
+
+def test_the_digest_of_what_was_taken_back_follows_it_and_is_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every peer can have it told as often as it likes."""
+    check, other = authority(), authority()
+    empty = check.digest_revocations()
+    taken = [revoke(to_alice(passes=passes), ROOT) for passes in range(3)]
+    for revocation in taken:
+        assert check.take_back(revocation)
+    for revocation in reversed(taken):
+        assert other.digest_revocations() != check.digest_revocations()
+        assert other.take_back(revocation)
+    assert empty != other.digest_revocations() == check.digest_revocations()
+    monkeypatch.setattr(rights, "sorted", None, raising=False)
+    check.digest_revocations()

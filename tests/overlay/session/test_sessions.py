@@ -11,7 +11,7 @@ import pytest
 from overlay.contact import ANYONE, Address, Contact, PeerId
 from overlay.identity import Identity
 from overlay.session import SessionConfig, packets
-from overlay.session.admission import FLOODING_SHARE, REPLIES
+from overlay.session.admission import FLOODING_SHARE, OF_ONE_ADDRESS, REPLIES
 from overlay.session.network_key import NetworkKey, NetworkKeyError
 from overlay.session.opening import Opening
 from overlay.session.packets import SIZES
@@ -552,6 +552,21 @@ def test_who_spoofs_addresses_gets_no_answer_under_load() -> None:
     assert len(bob.sessions.table.by_index) == 5
 
 
+def test_who_opens_many_sessions_from_one_address_proves_it_after_the_first_few() -> None:
+    """There is one node at an address; many nodes of one host have an address each."""
+    world = World()
+    bob, insider = Peer(world, 200), Peer(world, 1)
+    for number in range(50):
+        insider.send(Address(f"10.1.{number}.1", 9), b"x")
+    openings = [datagram for _, _, datagram in world.seen]
+    for datagram in openings:
+        bob.take(datagram, insider.address)
+    assert bob.handshakes == {"answered": OF_ONE_ADDRESS, "asked_to_prove": 50 - OF_ONE_ADDRESS}
+    for port, datagram in enumerate(openings[OF_ONE_ADDRESS:], 1):
+        bob.take(datagram, insider.address._replace(port=port))
+    assert bob.handshakes["answered"] == 50
+
+
 def test_one_host_gets_a_bounded_number_of_replies_a_second() -> None:
     world = World()
     bob = Peer(world, 200, config=SessionConfig(answers_a_second=5))
@@ -578,8 +593,8 @@ def test_half_open_sessions_are_bounded() -> None:
     insider = Peer(world, 1)
     for number in range(50):
         insider.send(Address(f"10.1.{number}.1", 9), b"x")
-    for _, _, datagram in list(world.seen):
-        bob.take(datagram, insider.address)
+    for port, (_, _, datagram) in enumerate(list(world.seen), 1):
+        bob.take(datagram, insider.address._replace(port=port))
     assert len(bob.sessions.table.answered) == len(bob.sessions.table.by_index) == 8
     world.run(20)
     assert bob.sessions.table.by_index == {}
