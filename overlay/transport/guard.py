@@ -9,7 +9,8 @@ for
 
 - what comes from *friends*: the addresses of peers that this node has a session or a channel with, as long
   as that one address does not send too much itself; in a network with a key, only in the session;
-- one datagram of `SAMPLE`, by which the end of the flood is noticed, and which lets a newcomer in, late.
+- one datagram of `SAMPLE` or, while that is much, of up to `SPARSEST`: by these the end of the flood is
+  noticed, and they let a newcomer in, late. So a larger flood costs no more than a smaller one.
 
 Where the transport can, it drops in the kernel (`overlay.transport.kernel_filter`): a flood then fills
 neither the socket's buffer nor a processor. Who forges the addresses of others can have strangers of that
@@ -37,8 +38,11 @@ RUBBISH, QUESTION = 4, 1
 BEHIND = 4
 """By how much the limit is lower for a node that cannot keep up."""
 
-SAMPLE = 16
-"""One of as many datagrams of a flood is handled."""
+SAMPLE, SPARSEST = 16, 64
+"""One of as many datagrams of a flood is handled, powers of two; of a larger flood a smaller part."""
+
+SAMPLES = 32
+"""Datagrams of floods that are handled in a period; when there were more, fewer of the next are."""
 
 MAX_BLOCKS = 4096
 """Blocks that are counted in one period; floods from more of them are not told apart."""
@@ -68,6 +72,8 @@ class Refusal:
 
     blocks: tuple[str, ...]
     friends: tuple[Friend, ...]
+    sample: int = SAMPLE
+    """One of as many of the rest is let through."""
 
 
 NOTHING = Refusal((), ())
@@ -108,7 +114,9 @@ class FloodGuard:
         self._in_kernel_since = inf
         self.is_behind = False
         """Whether something had to wait to be handled in this period."""
-        self._met = 0
+        self._sample = SAMPLE
+        self._met = self._sampled = 0
+        """Datagrams of floods that came to this process, and those that were handled in this period."""
         self._timer: Timer | None = None
         self._begun = metrics.counter("floods", "Blocks of addresses that began to flood this node")
         self._filtered = metrics.counter(
@@ -133,11 +141,12 @@ class FloodGuard:
         if block in self.floods:
             address = plain_host(source[0]), source[1]
             is_sampled = address not in self._friends
+            self._sampled += is_sampled
             if is_proven and not is_sampled:
                 self._by_friend[address] += weight
                 if self._by_friend[address] >= self._limit:
                     self._refuse()
-        counts[block] = counts.get(block, 0) + (SAMPLE * weight if is_sampled else weight)
+        counts[block] = counts.get(block, 0) + (self._sample * weight if is_sampled else weight)
         limit = self._limit // BEHIND if self.is_behind else self._limit
         if counts[block] > limit and not is_sampled:
             self._begin(block, now)
@@ -154,7 +163,7 @@ class FloodGuard:
         if self._now() - self._in_kernel_since > PERIOD:
             return False  # what had come before the kernel dropped them is gone: this is a sample
         self._met += 1
-        if self._met % SAMPLE == 0:
+        if self._met % self._sample == 0:
             return False
         self._dropped.value += 1
         return True
@@ -179,20 +188,30 @@ class FloodGuard:
         for block, began in list(self.floods.items()):
             if now - began >= PERIOD and self._by_block.get(block, 0) < self._limit / (2 * BEHIND):
                 del self.floods[block]
+        self._sample = self._next_sample() if self.floods else SAMPLE
         self._begin_period(now)
         self._refuse()
         if self.floods:
             self._timer = self._carrier.call_at(now + PERIOD, self._look)
 
+    def _next_sample(self) -> int:
+        """About `SAMPLES` of the next period, if it is as the one that ends."""
+        wanted = self._sample * self._sampled / SAMPLES
+        sample = SAMPLE
+        while sample < min(wanted, SPARSEST):
+            sample *= 2
+        return sample
+
     def _begin_period(self, now: float) -> None:
         self._since = now
         self.is_behind = False
+        self._sampled = 0
         self._by_block.clear()
         self._by_friend.clear()
 
     def _refuse(self) -> None:
         """Drop what floods now; in the kernel where that can be."""
-        refusal = Refusal(tuple(self.floods), tuple(self._friends_in_floods()))
+        refusal = Refusal(tuple(self.floods), tuple(self._friends_in_floods()), self._sample)
         if refusal == self._refusal:
             return
         self._refusal = refusal

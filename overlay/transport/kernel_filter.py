@@ -11,7 +11,7 @@ import ipaddress
 import struct
 from collections.abc import Iterable
 
-from overlay.transport.guard import SAMPLE, Refusal
+from overlay.transport.guard import Refusal
 
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
 
@@ -40,7 +40,7 @@ TAKE: Instruction = (_RETURN, 0, 0, _TAKE)
 
 def program(refusal: Refusal) -> bytes:
     """The filter for a refusal, as an array of `struct sock_filter`."""
-    rest = [*_friends(refusal), *_sample()]
+    rest = [*_friends(refusal), *_sample(refusal.sample)]
     blocks = [ipaddress.ip_network(block) for block in refusal.blocks]
     four = _blocks_of_four(block for block in blocks if block.version == 4)
     six = _blocks_of_six(block for block in blocks if block.version == 6)
@@ -112,10 +112,10 @@ def _friends(refusal: Refusal) -> list[Instruction]:
     return found
 
 
-def _sample() -> list[Instruction]:
+def _sample(one_of: int) -> list[Instruction]:
     return [
         (_LOAD_WORD, 0, 0, _RANDOM),
-        (_AND, 0, 0, SAMPLE - 1),
+        (_AND, 0, 0, one_of - 1),
         (_JUMP_IF_EQUAL, 0, 1, 0),
         TAKE,
         (_RETURN, 0, 0, _DROP),

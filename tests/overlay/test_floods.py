@@ -23,6 +23,7 @@ from overlay.transport.guard import (
     QUESTION,
     RUBBISH,
     SAMPLE,
+    SAMPLES,
     FloodGuard,
     Friend,
     Refusal,
@@ -131,7 +132,7 @@ def test_a_block_is_heard_again_soon_after_its_flood_and_not_before(can_refuse: 
     kernel = random.Random(1)
     for _ in range(40):  # 10 s
         for _ in range(1000):
-            if world.refusal is None or not can_refuse or kernel.randrange(SAMPLE) == 0:
+            if world.refusal is None or not can_refuse or not kernel.randrange(world.refusal.sample):
                 world.receive(ATTACKER)
         assert world.guard.floods
         world.go_on(PERIOD)
@@ -141,6 +142,19 @@ def test_a_block_is_heard_again_soon_after_its_flood_and_not_before(can_refuse: 
     assert not world.guard.floods
     assert world.refusal is None
     assert world.receive(ATTACKER)
+
+
+def test_a_larger_flood_costs_no_more_than_a_smaller_one() -> None:
+    world = World()
+    handled = []
+    for many in (500, 1000, 2000, 1000, 500, 0, 0, 500):
+        for _ in range(3):
+            handled.append(sum(world.receive(ATTACKER) for _ in range(many)))
+            world.go_on(PERIOD)
+    settled = handled[2::3]
+    assert all(SAMPLES / 4 <= count <= 1.2 * SAMPLES for count in settled[:5])
+    assert settled[5] == settled[6] == 0
+    assert handled[-3] >= LIMIT * PERIOD, "a new flood begins anew"
 
 
 def test_a_friend_in_the_block_is_heard_in_its_session_only() -> None:
