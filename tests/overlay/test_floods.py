@@ -132,7 +132,11 @@ def test_a_block_is_heard_again_soon_after_its_flood_and_not_before(can_refuse: 
     kernel = random.Random(1)
     for _ in range(40):  # 10 s
         for _ in range(1000):
-            if world.refusal is None or not can_refuse or not kernel.randrange(world.refusal.sample):
+            if (
+                world.refusal is None
+                or not can_refuse
+                or not kernel.randrange(world.refusal.sample)
+            ):
                 world.receive(ATTACKER)
         assert world.guard.floods
         world.go_on(PERIOD)
