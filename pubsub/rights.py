@@ -408,7 +408,7 @@ class Holder:
                 raise RightError("a right that this node was given is for another key")
         self.rights = tuple(rights)
         self._authority = authority
-        self._holder = holder
+        self.holder = holder
         self.longest: int = max(map(len, rights), default=0)
         """Bytes of the largest one."""
 
@@ -416,7 +416,7 @@ class Holder:
         """Whether the node may do this on this topic, now."""
         if topic == REVOCATIONS:
             return action in (Action.PUBLISH, Action.SUBSCRIBE)
-        return any(self._authority.allows(one, self._holder, action, topic) for one in self.rights)
+        return any(self._authority.allows(one, self.holder, action, topic) for one in self.rights)
 
     def may_publish_or_subscribe(self, topic: str) -> bool:
         """Whether the node may be in the topic's community."""
@@ -447,7 +447,7 @@ class Holder:
             return b""
         for packed in self.rights:
             if all(
-                self._authority.allows(packed, self._holder, Action.PUBLISH, name) for name in names
+                self._authority.allows(packed, self.holder, Action.PUBLISH, name) for name in names
             ):
                 return packed
         raise RightError(_lacking(Action.PUBLISH, names[0]))

@@ -336,7 +336,7 @@ class Archive:
     def _serve(self) -> None:
         gate = self.node.attachment.gate
         if gate is not None:
-            gate.require(rules.OF_ARCHIVES)
+            gate.require({**rules.OF_ARCHIVES, HandOver: self._desk.may_ask})
         for kind in RECEIVED:
             self._runtime.on(kind, self._receive)
         self._runtime.on(HandedOver, self._departures.receive)

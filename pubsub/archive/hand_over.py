@@ -25,6 +25,7 @@ from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.protocol.finder import archives_of
 from pubsub.archive.protocol.managed_topic import ManagedTopic
 from pubsub.archive.protocol.replica_table import ReplicaPeer
+from pubsub.rights import Action, Holder
 from pubsub.topic import Pattern, included
 
 WORKING, DONE, REFUSED = "working", "done", "refused"
@@ -198,8 +199,8 @@ class HandOverDesk:
     """Takes requests to hand topics over, does each once and answers; each archive has one."""
 
     def __init__(self, runtime: Runtime, operators: frozenset[PeerId], do: Do) -> None:
-        """`operators`: nodes that may ask; nodes of this machine always may. A member of the network can
-        pose as another one."""
+        """`operators`: nodes that may ask; nodes of this machine always may, but with an authority only if
+        they have the right to archive. Without a network key anybody can pose as an operator."""
         self._runtime = runtime
         self._operators = operators
         self._do = do
@@ -210,6 +211,10 @@ class HandOverDesk:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def may_ask(self, peer: Holder, request: HandOver) -> bool:
+        """The rule of a network with an authority."""
+        return peer.holder in self._operators or peer.may(Action.ARCHIVE, request.topic)
 
     def receive(self, sender: Contact, request: HandOver) -> None:
         if not sender.address.is_loopback and sender.id not in self._operators:

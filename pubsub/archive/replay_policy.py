@@ -28,7 +28,7 @@ class ReplayRule:
     seconds: float | None = None
     """How many seconds back at most; 0: not at all; None: from the beginning."""
     peers: tuple[PeerId, ...] = ()
-    """For subscribers on these nodes only; none: on any. A member of the network can pose as another."""
+    """For subscribers on these nodes only; none: on any. Without a network key anybody can pose as one."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.names, str) or not self.names:

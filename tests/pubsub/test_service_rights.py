@@ -8,16 +8,24 @@ from typing import Any
 
 import pytest
 
+from overlay.contact import Address
 from overlay.identity import Identity
 from pubsub.archive.archive import Archive
 from pubsub.archive.errors import ArchiveError, NoArchiveFound
+from pubsub.archive.hand_over import request_hand_over
 from pubsub.archive.protocol.dissemination import Interest
 from pubsub.archive.protocol.messages import Register
 from pubsub.archive.reader import ArchiveReader
 from pubsub.archive.replay_policy import RECENT_SECONDS
+from pubsub.camcast.messages import Goodbye
 from pubsub.collections import DAStrongSet
 from pubsub.distributors import Distributor, NoDistributor, Publisher, Subscriber
+from pubsub.event import Copy
+from pubsub.files.sharing import FileSharing
+from pubsub.gate import ShowRights, TakenBack
+from pubsub.introduction import ItIsMe, WhoIsThere
 from pubsub.rights import Action, RightError, revoke
+from pubsub.secrets import GiveKey
 from tests.pubsub.test_subscribing_rights import (
     MALLORY,
     OTHER,
@@ -35,6 +43,8 @@ from tests.pubsub.test_subscribing_rights import (
 
 KEEPER = Identity(bytes([7]) * 32)
 TO_KEEP = right_of(KEEPER, Action.ARCHIVE, "/soccer/**")
+BOTH = Action.PUBLISH | Action.SUBSCRIBE
+OPEN_TO_ALL = {Copy, GiveKey, Goodbye, ItIsMe, ShowRights, TakenBack, WhoIsThere}
 TO_SERVE = right_of(KEEPER, Action.DISTRIBUTE, "/distributors/**")
 
 
@@ -261,5 +271,59 @@ def test_a_distributor_needs_the_right_to_distribute() -> None:
         with pytest.raises(NoDistributor):
             async with subscriber.subscribe("ticker"):
                 pass
+
+    play(main)
+
+
+def test_who_has_a_topic_handed_over_is_an_operator_or_may_archive(tmp_path: Path) -> None:
+    """Mallory is on the archive's machine, which is enough in a network without an authority."""
+
+    async def main(party: Party) -> None:
+        kept = await archive(party, tmp_path, KEEPER, TO_KEEP.packed)
+        await kept.ready("/soccer")
+        asked: list[tuple[Any, ...]] = []
+
+        async def hand_over(*what: Any) -> None:
+            asked.append(what)
+
+        kept._desk._do = hand_over
+        kept._desk._operators = frozenset([WRITER.id])
+        at, to = kept.node.address, Address("127.0.0.1", 9)
+
+        async def ask(who: Identity, *rights: bytes) -> None:
+            runtime = (await party.node(who, *rights)).attachment.runtime
+            await request_hand_over(runtime, "/soccer", at, to, 1.0)
+
+        with pytest.raises(ArchiveError, match="no archive at"):
+            await ask(MALLORY, right_of(MALLORY, BOTH, "/soccer").packed)
+        assert not asked
+        await ask(WRITER)
+        await ask(OTHER, right_of(OTHER, Action.ARCHIVE, "/soccer").packed)
+        assert asked == [("/soccer", to, 1.0)] * 2
+
+    play(main)
+
+
+def test_every_message_that_a_node_takes_has_a_rule(tmp_path: Path) -> None:
+    """But for those whose contents prove who may have sent them, and who speaks for itself alone."""
+
+    async def main(party: Party) -> None:
+        everything = {who: right_of(who, Action(31), "/**").packed for who in (KEEPER, OTHER)}
+        kept = await archive(party, tmp_path, KEEPER, everything[KEEPER])
+        node = kept.node
+        await party.stack.enter_async_context(FileSharing(node))
+        await party.reader(node)
+        served = await party.enter(
+            Distributor, ["news"], identity=OTHER, rights=(everything[OTHER],)
+        )
+        await party.stack.enter_async_context(node.serve("/soccer"))
+        await node.publish("/soccer", 1, durable=True)
+        for one in (node, served._node):
+            runtime, gate = one.attachment.runtime, one.attachment.gate
+            for start in list(runtime._services.values()):
+                start()
+            taken = {kind for kind, _ in runtime._handlers}
+            assert taken - gate._rules.keys() <= OPEN_TO_ALL
+            assert len(taken) > 30
 
     play(main)
