@@ -20,7 +20,7 @@ from overlay.session import SessionConfig
 from overlay.session.sessions import Sessions
 from overlay.transport.config import EndpointConfig
 from overlay.transport.endpoint import Endpoint, FrameKind
-from overlay.transport.frame import FrameBatch
+from overlay.transport.frame import COOKIE, FrameBatch
 from overlay.virtual import Network
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
@@ -138,7 +138,8 @@ class Insider:
         )
 
     def open(self, source: tuple[str, int] = ("127.0.0.1", 5)) -> None:
-        """Open a session with the endpoint, without the network."""
+        """Open a session with the endpoint, without the network; like every node, send back a cookie that
+        the endpoint asks for."""
         self.sessions.hold(self._to.contact, [FrameBatch(1_000)])
         endpoint = self._to
         replies: list[bytes] = []
@@ -146,9 +147,13 @@ class Insider:
             (lambda datagram, to: replies.append(datagram)),
             endpoint.transmit,
         )  # type: ignore[method-assign,assignment]
+        there = tuple(self._to.contact.address)
         endpoint.receive(self.sent[0], source)
+        if replies[0][1] == COOKIE:
+            self.sessions.unwrap(replies.pop(), there)
+            endpoint.receive(self.sent[1], source)
         endpoint.transmit = usual  # type: ignore[method-assign]
-        self.sessions.unwrap(replies[0], tuple(self._to.contact.address))
+        self.sessions.unwrap(replies[0], there)
 
     def wrap(self, frames: Sequence[bytes]) -> bytes:
         """The next datagram of the session."""
