@@ -300,7 +300,7 @@ def run_workload(
         rows.append(row)
         file.add(row)
         if as_json:
-            print(json.dumps(asdict(row)), flush=True)
+            print(json.dumps({"experiment": workload.name} | asdict(row)), flush=True)
     for name, picture in workload.pictures(rows).items():
         (file.path.parent / name).write_text(picture)
     if not as_json:

@@ -130,7 +130,7 @@ class Figures:
         return cls(
             tuple(
                 Recorded(
-                    Row(path.stem, row["settings"], row["metric"], row["value"], row["unit"]),
+                    Row(row["settings"], row["metric"], row["value"], row["unit"]),
                     origins[row["origin"]],
                 )
                 for row in kept["rows"]
@@ -284,8 +284,7 @@ def _table(marker: Marker, figures: Figures) -> str:
     lines = table.lines([one.row for one in found], only=marker.columns)
     if len(lines) < 2:
         return f"\n\nNot measured yet; `{marker.workload.command}` does.\n\n"
-    shown = {column.heading: column for column in table.columns}
-    metrics = {m for heading in lines[0] if heading in shown for m in shown[heading].metrics}
+    metrics = table.metrics_under(lines[0])
     used = [one.origin for one in found if not table.columns or one.row.metric in metrics]
     text = f"\n\n{markdown_table(lines, table.is_key)}\n\n"
     if marker.has_origin:

@@ -41,7 +41,7 @@ from struct import pack
 from typing import Any
 
 from bench.workloads.arena import AUTHORITY, BEFORE, DURING, KEY, TOPIC, Arena, Attack, Case
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload
 from overlay.channel.buffer import Until
 from overlay.channel.config import ChannelConfig
 from overlay.contact import Contact, PeerId
@@ -536,7 +536,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
                 "seeds": len(options.seeds),
             }
             for metric, value in summed_up([each.result() for each in found]).items():
-                yield Row("attacks", settings, metric, value)
+                yield Row(settings, metric, value)
 
 
 WORKLOAD = Workload(
@@ -556,17 +556,17 @@ WORKLOAD = Workload(
             "attacks",
             "Honest deliveries lost under attack",
             {"attack": "attack", "defence": "defence", "nodes": "honest", "attackers": "attackers"},
-            (
-                column("% lost", "{:.1f}", "lost"),
-                column("at worst", "{:.1f}", "worst"),
-                column("s to recover", "{:.0f}", "recovered"),
-                column("ms to arrive", "{:,.0f}", "delay"),
-                column("datagrams back for a hostile message", "{:.2f}", "sent"),
-                column("% of events stolen", "{:.1f}", "stolen"),
-                column("% of repeated datagrams taken", "{:.1f}", "taken"),
-                column("most bytes back for a byte", "{:.2f}", "most"),
-                column("mean bytes back for a byte", "{:.2f}", "mean"),
-            ),
+            {
+                "% lost": "{lost:.1f}",
+                "at worst": "{worst:.1f}",
+                "s to recover": "{recovered:.0f}",
+                "ms to arrive": "{delay:,.0f}",
+                "datagrams back for a hostile message": "{sent:.2f}",
+                "% of events stolen": "{stolen:.1f}",
+                "% of repeated datagrams taken": "{taken:.1f}",
+                "most bytes back for a byte": "{most:.2f}",
+                "mean bytes back for a byte": "{mean:.2f}",
+            },
             "A dash under `s to recover`: in one network at least, events were still lost at the end of the"
             " attack, 15 s after its beginning.",
         ),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.broadcast.events import Broadcast, Deliver, GroupPacket, LayerMessage, StartDetector
 from pubsub.broadcast.kernel import LayerChannel, LayerEvent, Stack
@@ -135,14 +135,14 @@ def _costs(qos: str, crashes: bool, members: int) -> Iterator[Row]:
     messages, delays = TEXTBOOK[qos, crashes]
     name = f"{qos}, sender crashes" if crashes else qos
     settings: dict[str, Any] = {"broadcast": name, "members": members}
-    for metric, value, unit in (
-        ("messages", cost.messages, "messages"),
-        ("textbook messages", messages(members), "messages"),
-        ("payloads", cost.payloads, "messages"),
-        ("delay", cost.delay, "message delays"),
-        ("textbook delay", delays, "message delays"),
-    ):
-        yield Row("broadcasts", settings, metric, value, unit)
+    found: Values = {
+        "messages": (cost.messages, "messages"),
+        "textbook messages": (messages(members), "messages"),
+        "payloads": (cost.payloads, "messages"),
+        "delay": (cost.delay, "message delays"),
+        "textbook delay": (delays, "message delays"),
+    }
+    yield from rows_of(settings, found)
 
 
 def _gossip(
@@ -159,11 +159,11 @@ def _gossip(
     for seed in range(options.runs):
         cost = measure("pb", members, seed=seed, gossip=layer)
         reached = (cost.reached - 1) / (members - 1)
-        yield Row("broadcasts", settings, "gossip messages", cost.messages, "messages", seed)
-        yield Row("broadcasts", settings, "reached", reached, "share", seed)
+        yield Row(settings, "gossip messages", cost.messages, "messages", seed)
+        yield Row(settings, "reached", reached, "share", seed)
     if not first_only:
         predicted = 1 - missing(members, fanout, rounds)
-        yield Row("broadcasts", settings, "closed form", predicted, "share")
+        yield Row(settings, "closed form", predicted, "share")
 
 
 WORKLOAD = Workload(
@@ -182,23 +182,23 @@ WORKLOAD = Workload(
             "costs",
             "One broadcast in a group",
             {"broadcast": "broadcast", "members": "N"},
-            (
-                column("messages", "{:,.0f}", "messages"),
-                column("textbook", "{:,.0f}", "textbook messages"),
-                column("with payload", "{:,.0f}", "payloads"),
-                column("delays", "{:g}", "delay"),
-                column("textbook's delays", "{:g}", "textbook delay"),
-            ),
+            {
+                "messages": "{messages:,.0f}",
+                "textbook": "{textbook messages:,.0f}",
+                "with payload": "{payloads:,.0f}",
+                "delays": "{delay:g}",
+                "textbook's delays": "{textbook delay:g}",
+            },
         ),
         RowTable(
             "gossip",
             "Probabilistic broadcast; medians of the seeds",
             {"members": "N", "fanout": "fanout", "rounds": "rounds", "gossips": "gossips at"},
-            (
-                column("messages", "{:,.0f}", "gossip messages"),
-                column("reached", "{:.4f}", "reached"),
-                column("closed form", "{:.4f}", "closed form"),
-            ),
+            {
+                "messages": "{gossip messages:,.0f}",
+                "reached": "{reached:.4f}",
+                "closed form": "{closed form:.4f}",
+            },
         ),
     ),
     quick_seconds=5,

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 import asyncio_dgram
 
 from bench.players import Players, Role
-from bench.workloads.workload import Option, Row, RowTable, Workload, column, rows_of
+from bench.workloads.workload import Option, Row, RowTable, Workload, rows_of
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact
 from overlay.identity import Identity
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             "against asyncio-dgram": (outcome.rate / plain.rate, "x"),
             "against blocking sockets": (outcome.rate / blocking.rate, "x"),
         }
-        yield from rows_of("channels", {"way": way}, metrics)
+        yield from rows_of({"way": way}, metrics)
 
 
 def _best(receive: Role, send: Role, datagram: int, seconds: float, rounds: int) -> ChannelOutcome:
@@ -218,12 +218,12 @@ WORKLOAD = Workload(
             "channels",
             "Messages of 256 bytes from one process to another",
             {"way": "way"},
-            (
-                column("messages/s", "{:,.0f}", "rate"),
-                column("receiver's CPU us", "{:.2f}", "cpu"),
-                column("against asyncio-dgram", "{:.2f} x", "against asyncio-dgram"),
-                column("against blocking sockets", "{:.2f} x", "against blocking sockets"),
-            ),
+            {
+                "messages/s": "{rate:,.0f}",
+                "receiver's CPU us": "{cpu:.2f}",
+                "against asyncio-dgram": "{against asyncio-dgram:.2f} x",
+                "against blocking sockets": "{against blocking sockets:.2f} x",
+            },
         ),
     ),
     quick_seconds=10,

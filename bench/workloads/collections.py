@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
 from pubsub.collections import DAC, DASortedBag, DAStrongBag, DAWeakBag, Element
@@ -37,13 +37,13 @@ def _run(kind: type[DAC], size: int, elements: int, *, takes: bool) -> Iterator[
         "collection": "one-of-n" if takes else kind.__name__,
         "nodes": size,
     }
-    for metric, value, unit in (
-        ("delay", 1000 * sum(delays) / len(delays), "ms"),
-        ("longest", 1000 * max(delays), "ms"),
-        ("delivered", len(delays) / (elements * (1 if takes else size)), "share"),
-        ("datagrams", datagrams, "datagrams/element"),
-    ):
-        yield Row("collections", settings, metric, value, unit)
+    found: Values = {
+        "delay": (1000 * sum(delays) / len(delays), "ms"),
+        "longest": (1000 * max(delays), "ms"),
+        "delivered": (len(delays) / (elements * (1 if takes else size)), "share"),
+        "datagrams": (datagrams, "datagrams/element"),
+    }
+    yield from rows_of(settings, found)
 
 
 async def _nodes(
@@ -94,12 +94,12 @@ WORKLOAD = Workload(
             "collections",
             "Whole nodes on the virtual network",
             {"collection": "collection", "nodes": "nodes"},
-            (
-                column("mean delay ms", "{:.0f}", "delay"),
-                column("longest ms", "{:.0f}", "longest"),
-                column("delivered", "{:.1%}", "delivered"),
-                column("datagrams an element", "{:.1f}", "datagrams"),
-            ),
+            {
+                "mean delay ms": "{delay:.0f}",
+                "longest ms": "{longest:.0f}",
+                "delivered": "{delivered:.1%}",
+                "datagrams an element": "{datagrams:.1f}",
+            },
         ),
     ),
     quick_seconds=15,

@@ -30,7 +30,6 @@ from bench.workloads.workload import (
     Row,
     RowTable,
     Workload,
-    column,
     quantile,
     rows_of,
 )
@@ -240,10 +239,14 @@ def _lookups() -> Iterator[Row]:
             "stock p99": (1e3 * stock_p99, "ms"),
             "faster than stock": (stock_p50 / p50, "x"),
         }
-        yield from rows_of("dht", {"when": when, "nodes": NODES}, metrics)
-    settings: dict[str, Any] = {"when": "all live", "nodes": NODES}
-    yield Row("dht", settings, "work", 1e3 * ours.work / LOOKUPS, "ms/lookup")
-    yield Row("dht", settings, "stock work", 1e3 * stock.work / LOOKUPS, "ms/lookup")
+        yield from rows_of({"when": when, "nodes": NODES}, metrics)
+    yield from rows_of(
+        {"when": "all live", "nodes": NODES},
+        {
+            "work": (1e3 * ours.work / LOOKUPS, "ms/lookup"),
+            "stock work": (1e3 * stock.work / LOOKUPS, "ms/lookup"),
+        },
+    )
 
 
 # The topic directory: 40 nodes, all of them members of one topic; one that has sampled before draws
@@ -262,8 +265,8 @@ def _directory() -> Iterator[Row]:
     """Samples a second and datagrams a drawn member, once warm."""
     for config, kind in ((USUAL, "one shard"), (MANY_SHARDS, "many shards")):
         rate, datagrams = run_loop(_sample(config))
-        yield Row("dht", {"shards": kind}, "samples", rate, "samples/s")
-        yield Row("dht", {"shards": kind}, "datagrams", datagrams, "datagrams/draw")
+        found = {"samples": (rate, "samples/s"), "datagrams": (datagrams, "datagrams/draw")}
+        yield from rows_of({"shards": kind}, found)
 
 
 async def _sample(config: DirectoryConfig) -> tuple[float, float]:
@@ -297,7 +300,7 @@ def _datagrams(overlay: Overlay) -> int:
 PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     "lookups": _lookups,
     "directory": _directory,
-    "idle": lambda: iter([Row("dht", {"network": "idle"}, "sent", _idle_bytes(), "bytes/min")]),
+    "idle": lambda: iter([Row({"network": "idle"}, "sent", _idle_bytes(), "bytes/min")]),
 }
 
 
@@ -318,29 +321,31 @@ WORKLOAD = Workload(
             "lookups",
             "Lookups, beside stock kademlia",
             {"when": "when", "nodes": "nodes"},
-            (
-                column("p50 / p99 ms", "{:.1f} / {:.1f}", "p50", "p99"),
-                column("stock p50 / p99 ms", "{:.1f} / {:.1f}", "stock p50", "stock p99"),
-                column("times faster (p50)", "{:.1f}", "faster than stock"),
-                column("CPU ms a lookup", "{:.1f}", "work"),
-                column("stock CPU ms", "{:.1f}", "stock work"),
-            ),
+            {
+                "p50 / p99 ms": "{p50:.1f} / {p99:.1f}",
+                "stock p50 / p99 ms": "{stock p50:.1f} / {stock p99:.1f}",
+                "times faster (p50)": "{faster than stock:.1f}",
+                "CPU ms a lookup": "{work:.1f}",
+                "stock CPU ms": "{stock work:.1f}",
+            },
         ),
         RowTable(
             "directory",
             f"Samples of {SAMPLE} of {MEMBERS} members on loopback, one after the other",
             {"shards": "the topic is"},
-            (
-                column("samples/s", "{:,.0f}", "samples"),
-                column("datagrams a draw", "{:.2f}", "datagrams"),
-            ),
+            {
+                "samples/s": "{samples:,.0f}",
+                "datagrams a draw": "{datagrams:.2f}",
+            },
             "Datagrams: requests and replies, upkeep included.",
         ),
         RowTable(
             "idle",
             f"An idle node among {IDLE_NODES} on the virtual network",
             {"network": "network"},
-            (column("bytes sent a minute", "{:,.0f}", "sent"),),
+            {
+                "bytes sent a minute": "{sent:,.0f}",
+            },
         ),
     ),
     quick_seconds=130,

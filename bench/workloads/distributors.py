@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.players import Player, Players
-from bench.workloads.workload import Option, Row, RowTable, Values, Workload, column, rows_of
+from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
@@ -183,13 +183,13 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     for subscribers in options.subscribers:
         settings: dict[str, Any] = {"clients": subscribers, "bytes": options.bytes}
         for number in range(options.runs):
-            yield from rows_of("distributors", settings, measure(subscribers, options), number)
+            yield from rows_of(settings, measure(subscribers, options), number)
     for subscribers in options.subscribers:
         for what, count in (
             ("a subscriber, counted object by object", bytes_each_subscriber),
             ("a channel, if each subscriber had one", bytes_each_channel),
         ):
-            yield Row("distributors", {"what": what}, "memory", count(subscribers), "bytes")
+            yield Row({"what": what}, "memory", count(subscribers), "bytes")
 
 
 WORKLOAD = Workload(
@@ -212,27 +212,24 @@ WORKLOAD = Workload(
             "delivery",
             "One distributor, then without it",
             {"clients": "subscribers", "bytes": "bytes"},
-            (
-                column("resident memory each", "{:,.0f} bytes", "resident"),
-                column("delivered", "{:.2%}", "delivered"),
-                column("deliveries/s", "{:,.0f}", "deliveries"),
-                column("events/s to all", "{:.1f}", "events"),
-                column("CPU a delivery", "{:.1f} us", "cpu"),
-                column("datagrams a delivery", "{:.2f}", "datagrams"),
-                column(
-                    "half / all have another one after",
-                    "{:.1f} / {:.1f} s",
-                    "half moved",
-                    "all moved",
-                ),
-            ),
+            {
+                "resident memory each": "{resident:,.0f} bytes",
+                "delivered": "{delivered:.2%}",
+                "deliveries/s": "{deliveries:,.0f}",
+                "events/s to all": "{events:.1f}",
+                "CPU a delivery": "{cpu:.1f} us",
+                "datagrams a delivery": "{datagrams:.2f}",
+                "half / all have another one after": "{half moved:.1f} / {all moved:.1f} s",
+            },
             "Sending and receiving are on the same machine. CPU: of the distributor alone.",
         ),
         RowTable(
             "memory",
             "Memory of a distributor",
             {"what": "what"},
-            (column("bytes", "{:,.0f}", "memory"),),
+            {
+                "bytes": "{memory:,.0f}",
+            },
         ),
     ),
     quick_seconds=30,

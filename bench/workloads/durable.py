@@ -21,13 +21,12 @@ from bench.systems import durable
 from bench.systems.durable import DURABLE_PEERS, DurablePeer, Kind
 from bench.systems.work import Published, Received, Work, reports
 from bench.workloads.workload import (
-    LEFT_OUT,
     Option,
     Row,
     RowTable,
     Values,
     Workload,
-    column,
+    left_out,
     quantile,
     rows_of,
 )
@@ -184,9 +183,8 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     with Players() as players, archived(players, "sqlite") as (_, address):
         for missed in options.missed:
             seconds = catch_up(players, address, missed)
-            settings = {"missed": missed}
-            yield Row("durable", settings, "catching up", seconds, "s")
-            yield Row("durable", settings, "caught up", missed / seconds, "1/s")
+            found = {"catching up": (seconds, "s"), "caught up": (missed / seconds, "1/s")}
+            yield from rows_of({"missed": missed}, found)
 
 
 def _camcast(
@@ -198,7 +196,7 @@ def _camcast(
             metrics = deliver(crew, subscribers, options.events, options.rate)
             what = kind if kind == "best effort" else f"durable, {kind}"
             settings: dict[str, Any] = {"subscribers": subscribers, "system": what, "store": store}
-            yield from rows_of("durable", settings, metrics, number)
+            yield from rows_of(settings, metrics, number)
 
 
 def _beside(
@@ -208,14 +206,14 @@ def _beside(
         opened = peer.open()
     except NotInstalled as missing:
         if number == 0:
-            yield Row("durable", {"system": name}, LEFT_OUT, 0.0, note=str(missing))
+            yield left_out({"system": name}, missing)
         return
     with opened as server, Players() as players:
         for subscribers in options.subscribers:
             crew = ServerCrew(players, peer, server)
             metrics = deliver(crew, subscribers, options.events, options.rate)
             settings = {"subscribers": subscribers, "system": name, "store": None}
-            yield from rows_of("durable", settings, metrics, number)
+            yield from rows_of(settings, metrics, number)
 
 
 _lost: Callable[[Any], bool] = lambda rows: any(  # noqa: E731
@@ -245,21 +243,21 @@ WORKLOAD = Workload(
             "delivery",
             "At full speed, and the delay one event at a time; medians of the runs",
             {"subscribers": "S", "system": "delivery", "store": "store"},
-            (
-                column("safe or sent", "{:,.0f} /s", "safe"),
-                column("delivered", "{:,.0f} /s", "deliveries"),
-                column("CPU a delivery", "{:.0f} us", "cpu"),
-                column("delay p50 / p99", "{:.1f} / {:.1f} ms", "p50", "p99"),
-            ),
+            {
+                "safe or sent": "{safe:,.0f} /s",
+                "delivered": "{deliveries:,.0f} /s",
+                "CPU a delivery": "{cpu:.0f} us",
+                "delay p50 / p99": "{p50:.1f} / {p99:.1f} ms",
+            },
         ),
         RowTable(
             "catching-up",
             "A subscriber that was away",
             {"missed": "missed events"},
-            (
-                column("seconds to catch up", "{:.2f}", "catching up"),
-                column("events/s", "{:,.0f}", "caught up"),
-            ),
+            {
+                "seconds to catch up": "{catching up:.2f}",
+                "events/s": "{caught up:,.0f}",
+            },
         ),
     ),
     quick_seconds=90,

@@ -33,7 +33,7 @@ from bench.experiment import Experiment
 from bench.populations.emulated import DatagramCount, Population
 from bench.suites.settings import COMPARED, IMPLEMENTED, MODES
 from bench.traces import histories, trace_rows
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
 from overlay.dht import DhtConfig
 from overlay.membership.modes import MODES as MODES_OF_NODES
 from overlay.virtual import Latency, Network
@@ -140,11 +140,14 @@ class _Measurement:
     def _whole(self, wall: float, processor: float, reached: float | None) -> Iterator[Row]:
         settings = self._settings | {"stages": " ".join(self._stages), "events": self._events}
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        yield Row("emulator", settings, "wall", wall, "s")
-        yield Row("emulator", settings, "processor", processor, "s")
-        yield Row("emulator", settings, "memory", memory, "GiB")
+        found: Values = {
+            "wall": (wall, "s"),
+            "processor": (processor, "s"),
+            "memory": (memory, "GiB"),
+        }
         if reached is not None:
-            yield Row("emulator", settings, "reached", 100 * reached, "%")
+            found["reached"] = (100 * reached, "%")
+        yield from rows_of(settings, found)
 
     def _reached(self, population: Population) -> float:
         """The part of the first nodes that had an event, on average over the events: by their traces."""
@@ -164,20 +167,19 @@ class _Measurement:
         share = phase.nodes if phase.is_join else phase.nodes * phase.virtual
         unit = "datagrams/node" if phase.is_join else "datagrams/node-s"
         settings = self._settings | {"phase": phase.name}
-        yield Row("emulator", settings, "datagrams", phase.sent / share, unit)
+        found: Values = {"datagrams": (phase.sent / share, unit)}
         if phase.processor is not None:
             node_seconds = phase.nodes * phase.virtual / (2 if phase.is_join else 1)
-            cpu = 1e3 * phase.processor / node_seconds
-            yield Row("emulator", settings, "cpu", cpu, "ms/node-s")
-            each = 1e6 * phase.processor / max(phase.sent, 1)
-            yield Row("emulator", settings, "each", each, "us")
+            found["cpu"] = (1e3 * phase.processor / node_seconds, "ms/node-s")
+            found["each"] = (1e6 * phase.processor / max(phase.sent, 1), "us")
         if phase.peak is not None:
-            yield Row("emulator", settings, "peak", phase.peak, "datagrams/node-s")
+            found["peak"] = (phase.peak, "datagrams/node-s")
         if phase.back_at_rest is not None:
-            yield Row("emulator", settings, "back at rest", phase.back_at_rest, "s")
+            found["back at rest"] = (phase.back_at_rest, "s")
+        yield from rows_of(settings, found)
         for kind, number in _most(phase.kinds):
             own = settings | {"kind": kind}
-            yield Row("emulator", own, "datagrams of a kind", number / share, unit)
+            yield Row(own, "datagrams of a kind", number / share, unit)
 
     async def _live(self, population: Population) -> None:
         has_dht = any(
@@ -323,13 +325,13 @@ WORKLOAD = Workload(
             "cost",
             "Datagrams of a node: for joining, and then a second of its life",
             {"mode": "mode", "nodes": "nodes", "phase": "phase"},
-            (
-                column("datagrams", "{:.2f}", "datagrams"),
-                column("busiest second", "{:.1f}", "peak"),
-                column("s until rest", "{:.0f}", "back at rest"),
-                column("CPU ms a node-second", "{:.2f}", "cpu"),
-                column("CPU us a datagram", "{:.0f}", "each"),
-            ),
+            {
+                "datagrams": "{datagrams:.2f}",
+                "busiest second": "{peak:.1f}",
+                "s until rest": "{back at rest:.0f}",
+                "CPU ms a node-second": "{cpu:.2f}",
+                "CPU us a datagram": "{each:.0f}",
+            },
             "A dash under `s until rest` beside a busiest second: the traffic was not at rest two minutes"
             " later.",
         ),
@@ -337,18 +339,20 @@ WORKLOAD = Workload(
             "whole",
             "The whole run",
             {"mode": "mode", "nodes": "nodes", "stages": "stages", "events": "events"},
-            (
-                column("seconds", "{:.1f}", "wall"),
-                column("CPU s", "{:.1f}", "processor"),
-                column("GiB at most so far", "{:.2f}", "memory"),
-                column("% of nodes that events reached", "{:.2f}", "reached"),
-            ),
+            {
+                "seconds": "{wall:.1f}",
+                "CPU s": "{processor:.1f}",
+                "GiB at most so far": "{memory:.2f}",
+                "% of nodes that events reached": "{reached:.2f}",
+            },
         ),
         RowTable(
             "kinds",
             "The same by what the datagrams carry",
             {"mode": "mode", "nodes": "nodes", "phase": "phase", "kind": "datagrams with"},
-            (column("datagrams", "{:.3f}", "datagrams of a kind"),),
+            {
+                "datagrams": "{datagrams of a kind:.3f}",
+            },
         ),
     ),
     quick_seconds=60,

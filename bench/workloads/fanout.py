@@ -23,13 +23,12 @@ from bench.systems.where import shares
 from bench.systems.work import LEAST_BYTES, Published, Received, Work, reports
 from bench.workloads import loss, stalls
 from bench.workloads.workload import (
-    LEFT_OUT,
     Option,
     Row,
     RowTable,
     Values,
     Workload,
-    column,
+    left_out,
     quantile,
 )
 from overlay.errors import UsageError
@@ -275,7 +274,7 @@ def _speed(options: argparse.Namespace) -> Iterator[Row]:
                     metrics = _measure(way, subscribers, size, options)
                 except NotInstalled as missing:
                     absent.add(way.system)
-                    yield Row("fanout", {"system": way.system}, LEFT_OUT, 0.0, note=str(missing))
+                    yield left_out({"system": way.system}, missing)
                     continue
                 measured.append((way, metrics))
                 own = {"subscribers": subscribers, "bytes": size} | way.settings()
@@ -292,7 +291,7 @@ def _rows(settings: dict[str, Any], metrics: Values, number: int) -> Iterator[Ro
         note = ""
         if metric == "delivered" and value < 1:
             note = f"lost {1 - value:.2%} of the events"
-        yield Row("fanout", settings, metric, value, unit, network=number, note=note)
+        yield Row(settings, metric, value, unit, network=number, note=note)
 
 
 def events_for(events: int, size: int) -> int:
@@ -321,7 +320,7 @@ def _profile(
     own = {"subscribers": subscribers, "bytes": size} | way.settings()
     for who, layer, part in profile(outcome):
         settings = own | {"process": who, "layer": layer}
-        yield Row("fanout", settings, "time", part, "share", number)
+        yield Row(settings, "time", part, "share", number)
 
 
 def ratios(
@@ -404,15 +403,15 @@ WORKLOAD = Workload(
             "speed",
             "At full speed, and the delay at the steady rate; medians of the runs",
             _KEYS,
-            (
-                column("deliveries/s", "{:,.0f}", "deliveries"),
-                column("delivered", "{:.2%}", "delivered"),
-                column("CPU us", "{:.1f}", "cpu"),
-                column("copies", "{:.2f}", "copies"),
-                column("bytes sent a byte", "{:.2f}", "bytes_sent"),
-                column("p50 / p99 us", "{:,.0f} / {:,.0f}", "p50", "p99"),
-                column("load", "{:.1f}", "load"),
-            ),
+            {
+                "deliveries/s": "{deliveries:,.0f}",
+                "delivered": "{delivered:.2%}",
+                "CPU us": "{cpu:.1f}",
+                "copies": "{copies:.2f}",
+                "bytes sent a byte": "{bytes_sent:.2f}",
+                "p50 / p99 us": "{p50:,.0f} / {p99:,.0f}",
+                "load": "{load:.1f}",
+            },
             "CPU: of all processes, a delivery. Copies: that arrive, a delivery. Bytes sent: a byte "
             "delivered.",
         ),
@@ -420,18 +419,20 @@ WORKLOAD = Workload(
             "ratios",
             "camcast against the others of the same run; medians of the runs",
             _KEYS | {"against": "against"},
-            (
-                column("deliveries/s", "{:.2f} x", "deliveries ratio"),
-                column("CPU", "{:.2f} x", "cpu ratio"),
-                column("p50", "{:.2f} x", "p50 ratio"),
-                column("p99", "{:.2f} x", "p99 ratio"),
-            ),
+            {
+                "deliveries/s": "{deliveries ratio:.2f} x",
+                "CPU": "{cpu ratio:.2f} x",
+                "p50": "{p50 ratio:.2f} x",
+                "p99": "{p99 ratio:.2f} x",
+            },
         ),
         RowTable(
             "profile",
             "Where processor time goes",
             _KEYS | {"process": "process", "layer": "layer"},
-            (column("time", "{:.0%}", "time"),),
+            {
+                "time": "{time:.0%}",
+            },
         ),
         stalls.TABLE,
         loss.TABLE,

@@ -26,7 +26,7 @@ from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload
 from overlay.contact import Address
 from overlay.identity import Identity
 from overlay.session.network_key import NetworkKey
@@ -169,7 +169,7 @@ async def _hand_over(is_sealed: bool, kind: str, options: argparse.Namespace) ->
         "back": (after["bytes_sent"] - before["bytes_sent"]) / sent,
         "works": float(victim.delivered > alive),
     }
-    return [Row("floods", settings, name, value) for name, value in figures.items()]
+    return [Row(settings, name, value) for name, value in figures.items()]
 
 
 def _rates(is_sealed: bool, options: argparse.Namespace) -> Iterator[Row]:
@@ -195,9 +195,9 @@ def _rates(is_sealed: bool, options: argparse.Namespace) -> Iterator[Row]:
             for name in rounds[0]:
                 values = [one[name] for one in rounds]
                 middle = min(values) if name == "share after" else statistics.median(values)
-                yield Row("floods", settings, name, middle)
+                yield Row(settings, name, middle)
                 if name == "share":
-                    yield Row("floods", settings, "least share", min(values))
+                    yield Row(settings, "least share", min(values))
     here.send("end")
     process.join(10)
 
@@ -275,7 +275,7 @@ async def _start_together(is_sealed: bool, count: int) -> list[Row]:
             "sessions": sum(len(n.status()["protection"]["sessions"]) for n in nodes) / count,
         }
     settings: dict[str, str | int] = {"network": _named(is_sealed), "nodes": count}
-    return [Row("floods", settings, name, value) for name, value in figures.items()]
+    return [Row(settings, name, value) for name, value in figures.items()]
 
 
 def _memory() -> float:
@@ -309,35 +309,35 @@ WORKLOAD = Workload(
             "cost",
             "Hostile datagrams, handed to one node",
             {"network": "network", "kind": "kind", "datagrams": "datagrams"},
-            (
-                column("CPU us each", "{:.1f}", "cpu"),
-                column("MB more", "{:.1f}", "grown"),
-                column("bytes back a byte", "{:.3f}", "back"),
-                column("works afterwards", "{:.0f}", "works"),
-            ),
+            {
+                "CPU us each": "{cpu:.1f}",
+                "MB more": "{grown:.1f}",
+                "bytes back a byte": "{back:.3f}",
+                "works afterwards": "{works:.0f}",
+            },
         ),
         RowTable(
             "rate",
             "Honest events beside a flood from one address",
             {"network": "network", "kind": "kind", "rate": "datagrams/s asked for"},
-            (
-                column("datagrams/s sent", "{:,.0f}", "flooded"),
-                column("events/s, flood elsewhere", "{:,.0f}", "usual"),
-                column("share of it, flooded", "{:.2f}", "share"),
-                column("at worst", "{:.2f}", "least share"),
-                column("share by processor time", "{:.2f}", "share of time"),
-                column("right after, at worst", "{:.2f}", "share after"),
-            ),
+            {
+                "datagrams/s sent": "{flooded:,.0f}",
+                "events/s, flood elsewhere": "{usual:,.0f}",
+                "share of it, flooded": "{share:.2f}",
+                "at worst": "{least share:.2f}",
+                "share by processor time": "{share of time:.2f}",
+                "right after, at worst": "{share after:.2f}",
+            },
         ),
         RowTable(
             "together",
             "Nodes that start at once, in one process",
             {"network": "network", "nodes": "nodes"},
-            (
-                column("s until all are in", "{:.1f}", "joined in"),
-                column("CPU s", "{:.1f}", "joined cpu"),
-                column("sessions of a node", "{:.0f}", "sessions"),
-            ),
+            {
+                "s until all are in": "{joined in:.1f}",
+                "CPU s": "{joined cpu:.1f}",
+                "sessions of a node": "{sessions:.0f}",
+            },
         ),
     ),
     quick_seconds=60,

@@ -25,7 +25,7 @@ from bench.players import processor_seconds
 from bench.progress import estimated_seconds
 from bench.suites.grid import distinct, expand
 from bench.suites.settings import SIMULATED
-from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -36,19 +36,19 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="camcast-harness-") as directory:
         start, spark = _by_spark(rows, cores, Path(directory))
     settings = {"networks": options.networks, "cores": cores}
-    for metric, value, unit in (
-        ("rows", float(len(rows)), "rows"),
-        ("plain, wall clock", plain.wall, "s"),
-        ("Spark, wall clock", spark.wall, "s"),
-        ("overhead, wall clock", spark.wall / plain.wall - 1, "share"),
-        ("plain, processor", plain.processor, "s"),
-        ("Python, processor", spark.processor - spark.java, "s"),
-        ("Java, processor", spark.java, "s"),
-        ("overhead, processor", spark.processor / plain.processor - 1, "share"),
-        ("plain, start", plain_start.wall, "s"),
-        ("Spark, start", start.wall, "s"),
-    ):
-        yield Row("harness", settings, metric, value, unit)
+    found: Values = {
+        "rows": (len(rows), "rows"),
+        "plain, wall clock": (plain.wall, "s"),
+        "Spark, wall clock": (spark.wall, "s"),
+        "overhead, wall clock": (spark.wall / plain.wall - 1, "share"),
+        "plain, processor": (plain.processor, "s"),
+        "Python, processor": (spark.processor - spark.java, "s"),
+        "Java, processor": (spark.java, "s"),
+        "overhead, processor": (spark.processor / plain.processor - 1, "share"),
+        "plain, start": (plain_start.wall, "s"),
+        "Spark, start": (start.wall, "s"),
+    }
+    yield from rows_of(settings, found)
 
 
 def suite(networks: int) -> tuple[Experiment, ...]:
@@ -136,18 +136,18 @@ WORKLOAD = Workload(
             "harness",
             "The same rows on Spark and by plain processes, seconds",
             {"networks": "networks", "cores": "cores"},
-            (
-                column("rows", "{:,.0f}", "rows"),
-                column("plain", "{:.1f}", "plain, wall clock"),
-                column("Spark", "{:.1f}", "Spark, wall clock"),
-                column("overhead", "{:.1%}", "overhead, wall clock"),
-                column("plain, processor time", "{:.1f}", "plain, processor"),
-                column("Python's", "{:.1f}", "Python, processor"),
-                column("Java's", "{:.1f}", "Java, processor"),
-                column("overhead, processor time", "{:.1%}", "overhead, processor"),
-                column("start, plain", "{:.1f}", "plain, start"),
-                column("start, Spark", "{:.1f}", "Spark, start"),
-            ),
+            {
+                "rows": "{rows:,.0f}",
+                "plain": "{plain, wall clock:.1f}",
+                "Spark": "{Spark, wall clock:.1f}",
+                "overhead": "{overhead, wall clock:.1%}",
+                "plain, processor time": "{plain, processor:.1f}",
+                "Python's": "{Python, processor:.1f}",
+                "Java's": "{Java, processor:.1f}",
+                "overhead, processor time": "{overhead, processor:.1%}",
+                "start, plain": "{plain, start:.1f}",
+                "start, Spark": "{Spark, start:.1f}",
+            },
             "The start, once a run, is told apart: until rows of each kind have been run. Goal: under 5 % at "
             "two minutes of wall clock, which the usual number of networks takes.",
         ),

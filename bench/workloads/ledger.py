@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, left_out
 
 SCHEDULES = "tests.promises.__main__"
 
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         promises = import_module(SCHEDULES)
     except ModuleNotFoundError as error:
         note = f"the schedules are in a clone of the project ({error})"
-        yield Row("ledger", {"service": "all"}, LEFT_OUT, float("nan"), note=note)
+        yield left_out({"service": "all"}, note)
         return
     for service in options.services or promises.SERVICES:
         outcomes = [
@@ -44,7 +44,7 @@ def _rows(service: str, outcomes: list[Any]) -> Iterator[Row]:
         ("messages checked", sum(outcome.checked for outcome in outcomes), "messages", ""),
         ("violations", len(broken), "schedules", told),
     ):
-        yield Row("ledger", settings, metric, float(value), unit, note=note)
+        yield Row(settings, metric, float(value), unit, note=note)
 
 
 WORKLOAD = Workload(
@@ -62,13 +62,13 @@ WORKLOAD = Workload(
             "ledger",
             "What was tried, and what was found",
             {"service": "service"},
-            (
-                column("seeds", "{:,.0f}", "seeds"),
-                column("virtual hours", "{:.2f}", "virtual hours"),
-                column("faults", "{:,.0f}", "faults"),
-                column("messages checked", "{:,.0f}", "messages checked"),
-                column("violations", "{:,.0f}", "violations"),
-            ),
+            {
+                "seeds": "{seeds:,.0f}",
+                "virtual hours": "{virtual hours:.2f}",
+                "faults": "{faults:,.0f}",
+                "messages checked": "{messages checked:,.0f}",
+                "violations": "{violations:,.0f}",
+            },
             "`make ledger` runs more of them, on all processors, and keeps docs/ledger.md.",
         ),
     ),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from bench.systems.nodes import TOPIC
-from bench.workloads.workload import Row, RowTable, column
+from bench.workloads.workload import Row, RowTable, rows_of
 from overlay.errors import UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Subscription
@@ -132,8 +132,11 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
                 "datagram_size": setting.datagram_size,
                 "dissemination": dissemination,
             }
-            yield Row("fanout", settings, "reliability", outcome.reliability, "share", number)
-            yield Row("fanout", settings, "bytes", outcome.bytes_sent, "bytes/byte", number)
+            found = {
+                "reliability": (outcome.reliability, "share"),
+                "bytes": (outcome.bytes_sent, "bytes/byte"),
+            }
+            yield from rows_of(settings, found, number)
 
 
 TABLE = RowTable(
@@ -147,8 +150,8 @@ TABLE = RowTable(
         "datagram_size": "datagrams of",
         "dissemination": "dissemination",
     },
-    (
-        column("reliability", "{:.2%}", "reliability"),
-        column("bytes sent a byte", "{:.2f}", "bytes"),
-    ),
+    {
+        "reliability": "{reliability:.2%}",
+        "bytes sent a byte": "{bytes:.2f}",
+    },
 )

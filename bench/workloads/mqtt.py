@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import os
 import resource
-import statistics
 import struct
 import time
 from collections.abc import Iterator
@@ -26,7 +25,16 @@ from typing import Any
 
 from bench.players import TICKS, Players, resident_bytes, seconds_of
 from bench.servers import MosquittoServer, NotInstalled, installed
-from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Setting, Workload, column
+from bench.workloads.workload import (
+    Option,
+    Row,
+    RowTable,
+    Setting,
+    Workload,
+    left_out,
+    quantile,
+    rows_of,
+)
 from overlay import loops
 from pubsub import Node
 from pubsub.doors.mqtt import MqttDoor
@@ -47,7 +55,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             if system == "mosquitto":
                 installed(system, package=system)
         except NotInstalled as missing:
-            yield Row("mqtt", {"system": system}, LEFT_OUT, 0.0, note=str(missing))
+            yield left_out({"system": system}, missing)
             continue
         yield from _memory(system, options.clients)
         for servers in options.doors if system == "camcast" else [1]:
@@ -86,9 +94,7 @@ def _speed(
         found = load.answer()
         spent = [seconds_of(one) - was for one, was in zip(processes, before, strict=True)]
         rate = found.pop("received") / max(max(spent), 1 / TICKS)
-        yield Row("mqtt", settings, "capacity", rate, "messages/s", network)
-        for metric, (value, unit) in found.items():
-            yield Row("mqtt", settings, metric, value, unit, network)
+        yield from rows_of(settings, {"capacity": (rate, "messages/s")} | found, network)
 
 
 def _messages(options: argparse.Namespace, subscribers: int) -> int:
@@ -102,10 +108,14 @@ def _memory(system: str, clients: int) -> Iterator[Row]:
         before = resident_bytes(process)
         connected, seconds = players.start(stay, port, clients).answer()
         grown = (resident_bytes(process) - before) / connected
-        settings: dict[str, Setting] = {"system": system, "clients": clients}
-        yield Row("mqtt", settings, "connected", connected, "clients")
-        yield Row("mqtt", settings, "connects", connected / seconds, "clients/s")
-        yield Row("mqtt", settings, "memory", grown / 1024, "KiB/client")
+        yield from rows_of(
+            {"system": system, "clients": clients},
+            {
+                "connected": (connected, "clients"),
+                "connects": (connected / seconds, "clients/s"),
+                "memory": (grown / 1024, "KiB/client"),
+            },
+        )
 
 
 def _allow_sockets() -> None:
@@ -284,13 +294,12 @@ async def _measured(
     seconds = time.monotonic() - began
     delays = sorted(delay for reader in readers for delay in reader.delays)
     delivered = sum(reader.got for reader in readers)
-    cuts = statistics.quantiles(delays, n=100)
     return {
         "received": delivered,
         "deliveries": (delivered / seconds, "messages/s"),
         "delivered": (delivered / (messages * len(readers)), "share"),
-        "p50": (1e3 * cuts[49], "ms"),
-        "p99": (1e3 * cuts[98], "ms"),
+        "p50": (1e3 * quantile(delays, 0.5), "ms"),
+        "p99": (1e3 * quantile(delays, 0.99), "ms"),
     }
 
 
@@ -344,12 +353,12 @@ WORKLOAD = Workload(
                 "qos": "QoS",
                 "subscribers": "subscribers",
             },
-            (
-                column("messages/s", "{:,.0f}", "deliveries"),
-                column("a core of the busiest process", "{:,.0f}", "capacity"),
-                column("delivered", "{:.2%}", "delivered"),
-                column("p50 / p99 ms", "{:.2f} / {:.2f}", "p50", "p99"),
-            ),
+            {
+                "messages/s": "{deliveries:,.0f}",
+                "a core of the busiest process": "{capacity:,.0f}",
+                "delivered": "{delivered:.2%}",
+                "p50 / p99 ms": "{p50:.2f} / {p99:.2f}",
+            },
             "Messages that reach subscribers, of all of them together; and for each processor second of the "
             "busiest server process, so a second if each had a core of its own.",
         ),
@@ -357,11 +366,11 @@ WORKLOAD = Workload(
             "memory",
             "Clients that are connected and subscribed",
             {"system": "system", "clients": "clients"},
-            (
-                column("connected", "{:,.0f}", "connected"),
-                column("connected a second", "{:,.0f}", "connects"),
-                column("KiB a client", "{:.1f}", "memory"),
-            ),
+            {
+                "connected": "{connected:,.0f}",
+                "connected a second": "{connects:,.0f}",
+                "KiB a client": "{memory:.1f}",
+            },
         ),
     ),
     quick_seconds=20,

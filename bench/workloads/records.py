@@ -71,10 +71,11 @@ class RowFile:
     def __init__(self, out: Path, name: str, origin: Provenance) -> None:
         self.path = out / DIRECTORY / f"{name}.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._origin = asdict(origin)
+        self._same = {"experiment": name}, {"origin": asdict(origin)}
 
     def add(self, row: Row) -> None:
-        line = asdict(row) | {"value": _kept(row.value)} | {"origin": self._origin}
+        named, made = self._same
+        line = named | asdict(row) | {"value": _kept(row.value)} | made
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -105,15 +106,15 @@ def recorded(line: dict[str, Any]) -> Recorded:
 def newest(rows: Iterable[Recorded]) -> list[Recorded]:
     """Without the rows of experiments that a later run measured again."""
     kept = list(rows)
-    last: dict[Any, str] = {}
+    last: dict[str, str] = {}
     for one in kept:
         key = _experiment(one.row)
         last[key] = max(last.get(key, ""), one.origin.started)
     return [one for one in kept if one.origin.started == last[_experiment(one.row)]]
 
 
-def _experiment(row: Row) -> tuple[str, str]:
-    return row.experiment, json.dumps(dict(row.settings), sort_keys=True)
+def _experiment(row: Row) -> str:
+    return json.dumps(dict(row.settings), sort_keys=True)
 
 
 def _kept(value: float) -> float | None:

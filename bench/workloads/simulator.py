@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Values, Workload, left_out, rows_of
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -17,11 +17,14 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     for size in options.processes:
         ours, most = rate(size), limit(size)
         settings = {"simulator": "camcast", "processes": size}
-        yield Row("simulator", settings, "rate", ours / 1e6, "M messages/s")
-        yield Row("simulator", settings, "limit", most / 1e6, "M places/s")
-        yield Row("simulator", settings, "share of the limit", ours / most, "share")
+        found: Values = {
+            "rate": (ours / 1e6, "M messages/s"),
+            "limit": (most / 1e6, "M places/s"),
+            "share of the limit": (ours / most, "share"),
+        }
         if size == max(options.processes):
-            yield Row("simulator", settings, "memory", peak_memory(size) / 2**20, "MiB")
+            found["memory"] = (peak_memory(size) / 2**20, "MiB")
+        yield from rows_of(settings, found)
     yield from beside_others(options.others)
 
 
@@ -35,15 +38,15 @@ def beside_others(sizes: Sequence[int]) -> Iterator[Row]:
             settings: dict[str, Any] = {"simulator": package, "processes": size}
             if importlib.util.find_spec(package) is None:
                 note = f"not installed (PyPI's package: {package})"
-                yield Row("simulator", settings, LEFT_OUT, 0.0, note=note)
+                yield left_out(settings, note)
                 continue
             fanout = simulators.asked(size).fanout(size)
             if graph is None:
                 graph = simulators.random_graph(size, simulators.CRASHED, fanout)
                 ours = simulators.rate(size)
             theirs = measure(graph, simulators.LOSS, fanout)
-            yield Row("simulator", settings, "rate", theirs / 1e6, "M messages/s")
-            yield Row("simulator", settings, "camcast is faster", ours / theirs, "x")
+            yield Row(settings, "rate", theirs / 1e6, "M messages/s")
+            yield Row(settings, "camcast is faster", ours / theirs, "x")
 
 
 WORKLOAD = Workload(
@@ -65,13 +68,13 @@ WORKLOAD = Workload(
             "simulator",
             "One dissemination; processor time",
             {"simulator": "simulator", "processes": "processes"},
-            (
-                column("M messages/s", "{:.2f}", "rate"),
-                column("limit of the machine", "{:.0f} M/s", "limit"),
-                column("share of it", "{:.2f}", "share of the limit"),
-                column("peak memory", "{:,.0f} MiB", "memory"),
-                column("camcast is faster", "{:,.0f} x", "camcast is faster"),
-            ),
+            {
+                "M messages/s": "{rate:.2f}",
+                "limit of the machine": "{limit:.0f} M/s",
+                "share of it": "{share of the limit:.2f}",
+                "peak memory": "{memory:,.0f} MiB",
+                "camcast is faster": "{camcast is faster:,.0f} x",
+            },
             "The machine's limit: random reads and writes in an array of as many bytes. Goals: a third "
             "of it, 100 x.",
         ),

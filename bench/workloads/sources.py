@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.players import processor_seconds
 from bench.spark.session import spark_session
-from bench.workloads.workload import Option, Row, RowTable, Setting, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Setting, Workload, rows_of
 from overlay.identity import Identity
 from pubsub.archive.protocol.archived_event import pack_event, read_event
 from pubsub.archive.protocol.frontier import new_stream
@@ -161,8 +161,9 @@ def _timed(name: str, read: Callable[[], int], times: int = 1) -> Iterator[Row]:
         count = read()
         seconds, used = time.perf_counter() - began, processor_seconds()["all"] - used
     settings: dict[str, Setting] = {"reader": name, "rows": count}
-    yield Row("sources", settings, "rate", count / seconds, "rows/s")
-    yield Row("sources", settings, "cpu", used / count * 1e6, "us/row")
+    yield from rows_of(
+        settings, {"rate": (count / seconds, "rows/s"), "cpu": (used / count * 1e6, "us/row")}
+    )
 
 
 WORKLOAD = Workload(
@@ -177,7 +178,10 @@ WORKLOAD = Workload(
             "sources",
             "Rows a second of each reader, the second time that it reads",
             {"reader": "reader", "rows": "rows"},
-            (column("rows/s", "{:,.0f}", "rate"), column("CPU us a row", "{:.1f}", "cpu")),
+            {
+                "rows/s": "{rate:,.0f}",
+                "CPU us a row": "{cpu:.1f}",
+            },
             "Two cores for all; processor time of the archive, Java and Spark's workers together.",
         ),
     ),

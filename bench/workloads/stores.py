@@ -33,7 +33,7 @@ from bench.servers import (
     TemporaryServer,
     WindowedClient,
 )
-from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Values, Workload, left_out, rows_of
 from overlay import loops
 from pubsub.archive.store import GroupCommit, Store, StoredEvent, open_store
 
@@ -121,13 +121,13 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="camcast-")))
         rate = _measure_disk(directory, options.seconds)
-        yield Row("stores", {"store": "the disk", "way": "syncs of 4 KiB"}, "syncs", rate, "1/s")
+        yield Row({"store": "the disk", "way": "syncs of 4 KiB"}, "syncs", rate, "1/s")
         contenders: dict[str, Contender] = {}
         for name, enter in _contenders(directory).items():
             try:
                 contenders[name] = enter(stack)
             except NotInstalled as missing:
-                yield Row("stores", {"store": name}, LEFT_OUT, 0.0, note=str(missing))
+                yield left_out({"store": name}, missing)
         for size in options.batches:
             stores = {n: c.batches for n, c in contenders.items() if isinstance(c, StoreContender)}
             yield from _take_turns(stores, size, f"batches of {size:,}", options)
@@ -150,10 +150,10 @@ def _take_turns(
     for name, taken in rounds.items():
         best = max(taken, key=lambda one: one.rate)
         settings = {"store": name, "way": way}
-        yield Row("stores", settings, "rate", best.rate, "events/s")
-        yield Row("stores", settings, "cpu", best.processor, "us/event")
+        found: Values = {"rate": (best.rate, "events/s"), "cpu": (best.processor, "us/event")}
         if best.syncs is not None:
-            yield Row("stores", settings, "syncs", best.syncs, "1/s")
+            found["syncs"] = (best.syncs, "1/s")
+        yield from rows_of(settings, found)
 
 
 def _contenders(directory: Path) -> dict[str, Callable[[ExitStack], Contender]]:
@@ -212,11 +212,11 @@ WORKLOAD = Workload(
             "stores",
             "Durable events of 256 bytes; the fastest rounds",
             {"way": "way", "store": "store"},
-            (
-                column("events/s", "{:,.0f}", "rate"),
-                column("syncs/s", "{:,.0f}", "syncs"),
-                column("CPU us an event", "{:.1f}", "cpu"),
-            ),
+            {
+                "events/s": "{rate:,.0f}",
+                "syncs/s": "{syncs:,.0f}",
+                "CPU us an event": "{cpu:.1f}",
+            },
         ),
     ),
     quick_seconds=25,

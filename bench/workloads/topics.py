@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bench.workloads.workload import Option, Row, RowTable, Setting, Workload, column, rows_of
+from bench.workloads.workload import Option, Row, RowTable, Setting, Workload, rows_of
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def _throughput(network: str, participants: int) -> Iterator[Row]:
     measure = run_virtual if network == "virtual" else run_on_sockets
     for semantics, found in measure(participants, messages_for(participants)).items():
         settings: dict[str, Setting] = {"network": network, "participants": participants}
-        yield from rows_of("topics", settings | {"semantics": semantics}, found)
+        yield from rows_of(settings | {"semantics": semantics}, found)
 
 
 def _matrix(participants: int) -> Iterator[Row]:
     from bench.systems.topics import measure_matrix
 
     for event, cost in measure_matrix(participants).items():
-        yield from rows_of("topics", {"participants": participants, "event": event}, cost)
+        yield from rows_of({"participants": participants, "event": event}, cost)
 
 
 def pictures(rows: Sequence[Row]) -> Mapping[str, str]:
@@ -142,24 +142,24 @@ WORKLOAD = Workload(
             "throughput",
             "Messages of 1 KiB, as fast as one participant can publish them",
             {"network": "network", "participants": "participants", "semantics": "semantics"},
-            (
-                column("messages/s", "{:,.0f}", "rate"),
-                column("delivered", "{:.2%}", "delivered"),
-                column("datagrams", "{:.2f}", "datagrams"),
-                column("duplicates", "{:.3f}", "duplicates"),
-            ),
+            {
+                "messages/s": "{rate:,.0f}",
+                "delivered": "{delivered:.2%}",
+                "datagrams": "{datagrams:.2f}",
+                "duplicates": "{duplicates:.3f}",
+            },
             "Datagrams: for each message and receiver. Duplicates: for each delivery.",
         ),
         RowTable(
             "matrix",
             "What topic membership costs each participant",
             {"participants": "participants", "event": "event"},
-            (
-                column("messages", "{:.1f}", "messages"),
-                column("kB", "{:.2f}", "kilobytes"),
-                column("ms of work", "{:.1f}", "work"),
-                column("s until stable", "{:.1f}", "stable after"),
-            ),
+            {
+                "messages": "{messages:.1f}",
+                "kB": "{kilobytes:.2f}",
+                "ms of work": "{work:.1f}",
+                "s until stable": "{stable after:.1f}",
+            },
         ),
     ),
     quick_seconds=20,

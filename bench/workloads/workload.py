@@ -7,9 +7,11 @@ from what it declares here. All workloads yield rows of one kind."""
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from string import Formatter
 from typing import Any
 
 Setting = str | int | float | bool | None
@@ -24,10 +26,8 @@ LEFT_OUT = "left out"
 class Row:
     """One value of one metric: the one result type of all workloads."""
 
-    experiment: str
-    """The workload's name."""
     settings: Mapping[str, Setting]
-    """What was measured, by option: together with `experiment` this names an experiment."""
+    """What was measured, by option: among the rows of a workload these name an experiment."""
     metric: str
     value: float
     unit: str = ""
@@ -42,7 +42,7 @@ class Row:
     @property
     def what(self) -> str:
         """What was measured, as a reader is told it."""
-        return ", ".join(map(str, self.settings.values())) or self.experiment
+        return ", ".join(map(str, self.settings.values()))
 
 
 Values = dict[str, tuple[float, str]]
@@ -50,14 +50,16 @@ Values = dict[str, tuple[float, str]]
 
 
 def rows_of(
-    experiment: str,
-    settings: Mapping[str, Setting],
-    values: Values,
-    network: int | None = None,
+    settings: Mapping[str, Setting], values: Values, network: int | None = None
 ) -> Iterator[Row]:
     """A row for each metric of one experiment."""
     for metric, (value, unit) in values.items():
-        yield Row(experiment, settings, metric, value, unit, network)
+        yield Row(settings, metric, value, unit, network)
+
+
+def left_out(settings: Mapping[str, Setting], why: object) -> Row:
+    """What was not measured, and why."""
+    return Row(settings, LEFT_OUT, math.nan, note=str(why))
 
 
 @dataclass(frozen=True)
@@ -97,26 +99,6 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of a table: the medians of some metrics, as a format shows them."""
-
-    heading: str
-    form: str
-    """A format such as `"{:,.0f}"`, with a field for each metric."""
-    metrics: tuple[str, ...]
-
-    def cell(self, values: Mapping[str, float]) -> str:
-        """The metrics' values in the column's format; a dash where one of them is missing."""
-        if any(metric not in values for metric in self.metrics):
-            return "-"
-        return self.form.format(*(values[metric] for metric in self.metrics))
-
-
-def column(heading: str, form: str, *metrics: str) -> Column:
-    return Column(heading, form, metrics)
-
-
-@dataclass(frozen=True)
 class RowTable:
     """How rows are shown: a line for each experiment, in the order in which they were measured."""
 
@@ -124,8 +106,9 @@ class RowTable:
     title: str
     keys: Mapping[str, str]
     """Settings that tell the lines apart, with the headings of their columns."""
-    columns: tuple[Column, ...] = ()
-    """None: a listing, with a line for each metric of the experiments that have all the keys."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """By heading, how medians of metrics are shown, such as `"{p50:.1f} / {p99:.1f} ms"`; none: a listing,
+    with a line for each metric of the experiments that have all the keys."""
     about: str = ""
 
     def lines(self, rows: Iterable[Row], only: Sequence[str] = ()) -> list[list[str]]:
@@ -140,10 +123,10 @@ class RowTable:
             cells = [shown(settings.get(key)) for settings, _ in experiments]
             if heading in only or (not only and any(cells)):
                 _add(found, [heading, *cells])
-        for column in self.columns:
-            cells = [column.cell(values) for _, values in experiments]
-            if column.heading in only or (not only and any(cell != "-" for cell in cells)):
-                _add(found, [column.heading, *cells])
+        for heading, form in self.columns.items():
+            cells = [_cell(form, values) for _, values in experiments]
+            if heading in only or (not only and any(cell != "-" for cell in cells)):
+                _add(found, [heading, *cells])
         return found
 
     def _listing(self, rows: Iterable[Row]) -> list[list[str]]:
@@ -163,7 +146,12 @@ class RowTable:
     @property
     def metrics(self) -> set[str]:
         """What the columns show; empty for a listing, which shows all."""
-        return {metric for column in self.columns for metric in column.metrics}
+        return self.metrics_under(self.columns)
+
+    def metrics_under(self, headings: Iterable[str]) -> set[str]:
+        """What the columns of these headings show."""
+        forms = (self.columns[heading] for heading in headings if heading in self.columns)
+        return {metric for form in forms for metric in _metrics(form)}
 
     def is_key(self, heading: str) -> bool:
         return heading in self.keys.values() or heading in ("figure", "unit", "note")
@@ -180,6 +168,16 @@ class RowTable:
                 groups.setdefault(key, {}).setdefault(row.metric, []).append(row.value)
         for key, metrics in groups.items():
             yield dict(key), {m: statistics.median(values) for m, values in metrics.items()}
+
+
+def _metrics(form: str) -> list[str]:
+    """The metrics that a column's format names."""
+    return [name for _, name, _, _ in Formatter().parse(form) if name]
+
+
+def _cell(form: str, values: Mapping[str, float]) -> str:
+    """The metrics' values in a column's format; a dash where one of them is missing."""
+    return form.format_map(values) if values.keys() >= set(_metrics(form)) else "-"
 
 
 def _add(lines: list[list[str]], cells: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ It does <!-- figure: channels.rate "{:,.0f}" way=two -->?<!-- end --> messages a
 
 
 def kept(*values: tuple[str, float], report: Mapping[str, Any] | None = None) -> Kept:
-    rows = [Recorded(Row("channels", {"way": way}, "rate", rate), ORIGIN) for way, rate in values]
+    rows = [Recorded(Row({"way": way}, "rate", rate), ORIGIN) for way, rate in values]
     figures = {each.name: Figures() for each in workloads()}
     return Kept(figures | {"channels": Figures(tuple(rows))}, report or {})
 
@@ -182,7 +182,7 @@ def test_of_a_report_the_tables_are_kept_that_pages_ask_for(tmp_path: Path) -> N
 
 
 def test_medians_of_whole_runs_are_kept() -> None:
-    row = Row("channels", {"way": "one"}, "rate", 1.0, network=0)
+    row = Row({"way": "one"}, "rate", 1.0, network=0)
     runs = [replace(row, value=value, network=number) for number, value in enumerate((5, 1, 3))]
     moment = replace(row, value=99.0, event=4)
     [found] = medians(Recorded(each, ORIGIN) for each in (*runs, moment))
@@ -198,8 +198,8 @@ def test_results_are_taken_as_far_as_pages_ask_for_them(
     page.write_text(PAGE)
     file = RowFile(out, "channels", ORIGIN)
     for way in ("one", "two", "three"):
-        file.add(Row("channels", {"way": way}, "rate", float(len(way)) * 1000, "messages/s"))
-        file.add(Row("channels", {"way": way}, "unasked", 1.0))
+        file.add(Row({"way": way}, "rate", float(len(way)) * 1000, "messages/s"))
+        file.add(Row({"way": way}, "unasked", 1.0))
     command = ["bench", "quote", "--root", str(root)]
     assert main([*command, "--check"]) == 1
     assert "speed.md" in capsys.readouterr().err
@@ -214,7 +214,7 @@ def test_results_are_taken_as_far_as_pages_ask_for_them(
     page.write_text(page.read_text().replace("3,000", "3,001"))
     assert main([*command, "--check"]) == 1, "a figure changed by hand is found"
     again = RowFile(tmp_path / "again", "channels", replace(ORIGIN, commit="def5678"))
-    again.add(Row("channels", {"way": "two"}, "rate", 4000.0, "messages/s"))
+    again.add(Row({"way": "two"}, "rate", 4000.0, "messages/s"))
     assert main([*command, "--take", str(tmp_path / "again")]) == 0
     assert "| one | 3,000 |\n| two | 4,000 |" in page.read_text(), "what was not run again stays"
     assert "commit abc1234" in page.read_text()

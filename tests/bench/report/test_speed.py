@@ -22,9 +22,9 @@ def test_what_was_not_run_is_named_with_its_command(tmp_path: Path) -> None:
 def test_what_was_run_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
     file = RowFile(tmp_path, "channels", ORIGIN)
     for number, rate in enumerate((1000.0, 3000.0, 2000.0)):
-        file.add(Row("channels", {"way": "by pigeon"}, "rate", rate, "messages/s", number))
+        file.add(Row({"way": "by pigeon"}, "rate", rate, "messages/s", number))
     file = RowFile(tmp_path, "fanout", ORIGIN)
-    file.add(Row("fanout", {"system": "Zenoh"}, LEFT_OUT, 0.0, note="not installed"))
+    file.add(Row({"system": "Zenoh"}, LEFT_OUT, 0.0, note="not installed"))
     first, last = speed_tables(tmp_path)
     assert first.title.startswith("Channels: ")
     assert first.heads == ("way", "messages/s")
@@ -37,7 +37,7 @@ def test_what_was_run_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
 
 
 def test_a_listing_has_its_place_too(tmp_path: Path) -> None:
-    row = Row("layers", {"layer": "sealing"}, "seal", 2.5, "us/datagram", note="plain: 0.7")
+    row = Row({"layer": "sealing"}, "seal", 2.5, "us/datagram", note="plain: 0.7")
     RowFile(tmp_path, "layers", ORIGIN).add(row)
     table = speed_tables(tmp_path)[0]
     assert table.rows == (("sealing", "seal", "2.5", "us/datagram", "plain: 0.7"),)

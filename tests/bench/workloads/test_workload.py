@@ -22,7 +22,6 @@ from bench.workloads.workload import (
     Row,
     RowTable,
     Workload,
-    column,
     markdown_table,
     quantile,
 )
@@ -31,7 +30,10 @@ TABLE = RowTable(
     "speed",
     "Speed",
     {"system": "system", "size": "bytes", "mood": "mood"},
-    (column("rate", "{:,.0f} /s", "rate"), column("p50 / p99", "{:.1f} / {:.1f}", "p50", "p99")),
+    {
+        "rate": "{rate:,.0f} /s",
+        "p50 / p99": "{p50:.1f} / {p99:.1f}",
+    },
 )
 
 
@@ -39,8 +41,8 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     for size in options.sizes:
         for number in range(options.runs):
             settings = {"system": "ours", "size": size}
-            yield Row("made up", settings, "rate", 1000.0 * size + number, "1/s", network=number)
-    yield Row("made up", {"system": "theirs"}, LEFT_OUT, 0.0, note="not installed")
+            yield Row(settings, "rate", 1000.0 * size + number, "1/s", network=number)
+    yield Row({"system": "theirs"}, LEFT_OUT, 0.0, note="not installed")
 
 
 MADE_UP = Workload(
@@ -92,7 +94,7 @@ def test_rows_are_kept_with_what_they_were_made_on(
         "command",
     }
     names = ("experiment", "network", "event", "community", "metric", "value", "unit")
-    assert [lines[1][name] for name in names] == ["made up", 1, None, None, "rate", 1001.0, "1/s"]
+    assert [lines[1][name] for name in names] == ["made-up", 1, None, None, "rate", 1001.0, "1/s"]
     assert run_workload(MADE_UP, MADE_UP.defaults(quick=False), tmp_path) == 1, "a failure is told"
 
 
@@ -100,9 +102,9 @@ def test_readers_take_the_newest_run_of_each_experiment() -> None:
     old = replace(provenance("x"), started="2026-01-01 00:00:00 UTC")
     new = replace(old, started="2026-02-01 00:00:00 UTC")
     rows = [
-        Recorded(Row("x", {"size": 1}, "rate", 1.0), old),
-        Recorded(Row("x", {"size": 2}, "rate", 2.0), old),
-        Recorded(Row("x", {"size": 1}, "rate", 3.0), new),
+        Recorded(Row({"size": 1}, "rate", 1.0), old),
+        Recorded(Row({"size": 2}, "rate", 2.0), old),
+        Recorded(Row({"size": 1}, "rate", 3.0), new),
     ]
     assert [one.row.value for one in newest(rows)] == [2.0, 3.0]
 
@@ -117,12 +119,12 @@ def test_torn_lines_are_left_out(tmp_path: Path) -> None:
 
 def test_a_table_shows_medians_and_dashes() -> None:
     rows = [
-        Row("x", {"system": "a", "size": 4096}, "rate", value, network=number)
+        Row({"system": "a", "size": 4096}, "rate", value, network=number)
         for number, value in enumerate((1.0, 9.0, 5000.0))
     ]
-    rows.append(Row("x", {"system": "a", "size": 4096}, "p50", 1.0, event=7))
-    rows.append(Row("x", {"system": "b", "size": None}, "p50", 2.0))
-    rows.append(Row("x", {"system": "b", "size": None}, "p99", 3.0))
+    rows.append(Row({"system": "a", "size": 4096}, "p50", 1.0, event=7))
+    rows.append(Row({"system": "b", "size": None}, "p50", 2.0))
+    rows.append(Row({"system": "b", "size": None}, "p99", 3.0))
     assert markdown_table(TABLE.lines(rows), TABLE.is_key).splitlines() == [
         "| system | bytes | rate | p50 / p99 |",
         "| --- | --- | ---: | ---: |",
@@ -145,7 +147,7 @@ def test_every_workload_declares_what_it_needs() -> None:
         assert workload.tables, workload.name
         assert workload.quick_seconds > 0
         for table in workload.tables:
-            headings = [*table.keys.values(), *(column.heading for column in table.columns)]
+            headings = [*table.keys.values(), *table.columns]
             assert len(set(headings)) == len(headings), (workload.name, table.name)
 
 
