@@ -300,6 +300,7 @@ def pareto(aggregates: Aggregates) -> Figure | None:
         "events that reach everyone",
         (Panel("all communities", tuple(series)),),
         share=True,
+        panel_size=(560, 300),
         commands=remade_by(aggregates.select(figure=DEFAULT)),
     )
 

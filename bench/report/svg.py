@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-PANEL_WIDTH = 300
-PANEL_HEIGHT = 210
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 26, 42
 ROOM = 0.06
 """Free space above the highest value, as a share of the axis."""
@@ -44,16 +42,17 @@ text{fill:#344054;font:11px system-ui,sans-serif}
 
 def draw(figure: Figure) -> str:
     """The figure as a self-contained SVG element, its panels side by side."""
-    width = PANEL_WIDTH * len(figure.panels)
+    one, height = figure.panel_size
+    width = one * len(figure.panels)
     x_range, y_range = _ranges(figure)
     panels = [
-        _panel(figure, panel, index * PANEL_WIDTH, x_range, y_range)
+        _panel(figure, panel, index * one, x_range, y_range)
         for index, panel in enumerate(figure.panels)
     ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {PANEL_HEIGHT}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'class="figure" data-figure="{figure.name}"><title>{html.escape(figure.title)}</title>'
-        f'<style>{STYLE}</style><rect class="bg" width="{width}" height="{PANEL_HEIGHT}"/>'
+        f'<style>{STYLE}</style><rect class="bg" width="{width}" height="{height}"/>'
         f"{''.join(panels)}</svg>"
     )
 
@@ -81,14 +80,30 @@ def _panel(
     x_range: tuple[float, float],
     y_range: tuple[float, float],
 ) -> str:
-    x = Axis(*x_range, LEFT, PANEL_WIDTH - RIGHT, figure.log_x)
-    y = Axis(*y_range, PANEL_HEIGHT - BOTTOM, TOP, figure.log_y)
+    width, height = figure.panel_size
+    x = Axis(*x_range, LEFT, width - RIGHT, figure.log_x)
+    y = Axis(*y_range, height - BOTTOM, TOP, figure.log_y)
     parts = [f'<g transform="translate({offset:g} 0)" class="panel">']
     parts.append(f'<text class="title" x="{LEFT}" y="16">{html.escape(panel.title)}</text>')
     parts.append(_grid(figure, x, y))
-    parts += [_series(figure, panel, series, x, y) for series in panel.series if series.points]
+    for index, series in enumerate(panel.series):
+        if series.points:
+            parts.append(_series(figure, panel, series, x, y, _covering(panel, index, x, y)))
     parts.append("</g>")
     return "".join(parts)
+
+
+def _covering(panel: Panel, index: int, x: Axis, y: Axis) -> int:
+    """How many dots of what is shipped are drawn later at the place of this one, which has to be larger."""
+    own, *later = panel.series[index:]
+    at = [(x.place(p.x), y.place(p.y)) for p in own.points]
+    return sum(
+        math.dist(place, (x.place(p.x), y.place(p.y))) < NEAR
+        for series in later
+        if series.dash == own.dash == "shipped"
+        for place in at
+        for p in series.points
+    )
 
 
 def _grid(figure: Figure, x: Axis, y: Axis) -> str:
@@ -114,7 +129,8 @@ def _grid(figure: Figure, x: Axis, y: Axis) -> str:
         )
     middle = (x.start + x.end) / 2
     parts.append(
-        f'<text x="{middle}" y="{PANEL_HEIGHT - 8}" text-anchor="middle">{html.escape(figure.x_label)}</text>'
+        f'<text x="{middle}" y="{y.start + BOTTOM - 8}" text-anchor="middle">'
+        f"{html.escape(figure.x_label)}</text>"
     )
     parts.append(
         f'<text transform="translate(13 {(y.start + y.end) / 2}) rotate(-90)" text-anchor="middle">'
@@ -126,11 +142,17 @@ def _grid(figure: Figure, x: Axis, y: Axis) -> str:
     return "".join(parts)
 
 
-def marker(dash: str, x: float, y: float, data: str = "") -> str:
+NEAR = 5.0
+"""Dots that are closer together than this cover each other."""
+
+
+def marker(dash: str, x: float, y: float, data: str = "", covering: int = 0) -> str:
     """A point, told by its shape: round when emulated, square when live, hollow when simulated; a diamond
-    tells what is shipped from the curves beside it."""
+    tells what is shipped from the curves beside it, larger where others will be drawn on it."""
     if dash == "shipped":
-        return f'<path class="dot" d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z" {data}/>'
+        half = 5 + 4 * covering
+        around = f"l{half} {half}l-{half} {half}l-{half} -{half}z"
+        return f'<path class="dot" d="M{x:.1f} {y - half:.1f}{around}" {data}/>'
     if dash == "live":
         return f'<rect class="dot" x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" {data}/>'
     radius = {"replay": 2.8, "emulate": 3.6, "simulate": 2.4}.get(dash, 1.3)
@@ -138,7 +160,7 @@ def marker(dash: str, x: float, y: float, data: str = "") -> str:
     return f'<circle class="dot{hollow}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {data}/>'
 
 
-def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis) -> str:
+def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis, covering: int) -> str:
     write = formatter(figure.share)
     places = [(x.place(p.x), y.place(p.low), y.place(p.y), y.place(p.high)) for p in series.points]
     label = html.escape(series.label, quote=True)
@@ -151,6 +173,7 @@ def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis) -> s
             mid,
             f'data-x="{short(point.x)}" data-y="{write(point.y)}" data-low="{write(point.low)}" '
             f'data-high="{write(point.high)}" data-count="{point.count}"',
+            covering,
         )
         for point, (at, _, mid, _) in zip(series.points, places, strict=True)
     )
@@ -231,6 +254,8 @@ class Figure:
     log_y: bool = False
     share: bool = False
     """The y axis is a probability, in per cent up to 100."""
+    panel_size: tuple[int, int] = (300, 210)
+    """Width and height of a panel, in the units of its text, which is 11 high."""
     commands: tuple[str, ...] = ()
     """What remakes its points."""
 

@@ -53,7 +53,7 @@ EVENT: dict[str, Any] = {
 @functools.cache
 def whole_content(change: Change = as_it_is) -> Content:
     """The report of these aggregates, made once: it takes seconds."""
-    return content(Material(aggregates(change), spread=[EVENT]))
+    return content(Material(aggregates(change), spread=[EVENT, {**EVENT, "mode": "hyparview"}]))
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from tests.browser import BROWSER, OPTIONS
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 
 PROBE = """<script>
-const boxes = [...document.querySelectorAll("svg.figure, svg.spread")];
+const boxes = [...document.querySelectorAll("svg.figure, figure:not([hidden]) svg.spread")];
 const flat = boxes.filter((box) => box.getBoundingClientRect().height < 50);
 const button = document.querySelector(".legend button");
 button.click();
@@ -33,8 +33,17 @@ document.querySelector('.filters button[data-kind="yes"]').click();
 document.querySelector('thead button[data-column="4"]').click();
 slider.value = 0;
 slider.dispatchEvent(new Event("input"));
-const dots = [...document.querySelectorAll("svg.spread .dot")];
+const dots = [...document.querySelectorAll("figure:not([hidden]) svg.spread .dot")];
 const shown = dots.filter((mark) => getComputedStyle(mark).display !== "none");
+const choices = [...document.querySelectorAll(".hops input[type=radio]")];
+choices.at(-1).click();
+const picked = [...document.querySelectorAll("figure.event")].filter((one) => !one.hidden);
+const play = document.querySelector(".hops button");
+slider.value = slider.max;
+play.click();
+const plays = slider.value === "0" && play.textContent === "stop";
+play.click();
+const table = document.querySelector("table.claims");
 const figure = document.querySelector("svg.figure");
 const dot = figure.querySelector(".series:not(.hidden) .dot").getBoundingClientRect();
 figure.dispatchEvent(new PointerEvent("pointermove", {clientX: dot.left + 2, clientY: dot.top + 2}));
@@ -44,6 +53,8 @@ document.body.dataset.probe = JSON.stringify({
   shown: shown.length, tip: document.getElementById("tip").textContent,
   opened, filtered, sorted: document.querySelectorAll("th[aria-sort]").length,
   wide: document.documentElement.scrollWidth > innerWidth,
+  sideways: table.getBoundingClientRect().width > table.parentElement.clientWidth + 1,
+  picked: picked.length === 1 && picked[0].dataset.mode === choices.at(-1).value, plays,
 });
 </script>"""
 """Appended to the page: what a reader does, and what is to be seen of it."""
@@ -84,7 +95,8 @@ def test_the_page_opens_throws_nothing_and_answers_its_reader(tmp_path: Path, wi
     assert '"lines":0' not in found
     assert '"shown":1,' in found
     assert "events" in found
-    assert '"wide":false' in found
+    assert '"wide":false,"sideways":false' in found
+    assert '"picked":true,"plays":true' in found
 
 
 def test_a_broken_script_would_be_seen(tmp_path: Path) -> None:

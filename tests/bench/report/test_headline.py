@@ -9,6 +9,7 @@ import pytest
 from bench.aggregates import Aggregate, Aggregates
 from bench.report.headline import headline
 from bench.report.real_nodes import cross_check, pareto, variants_table
+from bench.report.svg import draw
 from bench.results import WHOLE
 from bench.suites.settings import DEFAULT, DEFAULTS, MODES, variant
 from tests.bench.claims.made_up import row
@@ -147,3 +148,6 @@ def test_a_curve_of_each_mode_says_what_reliability_costs() -> None:
     assert [point.x for point in curve] == pytest.approx([500 + 150 * n / 62 for n in (210, 410)])
     [dot] = curves["structured, as shipped"]
     assert dot.x == pytest.approx(500 + 9000 / 62)
+    # The dots of all three stand at one place, and each is seen.
+    drawn = draw(figure)
+    assert [size for size in (13, 9, 5) if f"l{size} {size}l" in drawn] == [13, 9, 5]
