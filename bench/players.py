@@ -14,7 +14,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -98,6 +98,18 @@ class Line:
     def kill(self) -> None:
         """End at once: the role ends when its pipe does."""
         self._pipe.close()
+
+
+def ask_all(lines: Sequence[Line], order: object, within: float = ANSWER_SECONDS) -> list[Any]:
+    """Send all an order; their next answers."""
+    for line in lines:
+        line.tell(order)
+    return answers(lines, within)
+
+
+def answers(lines: Iterable[Line], within: float = ANSWER_SECONDS) -> list[Any]:
+    """The next answer of each."""
+    return [line.answer(within) for line in lines]
 
 
 class Player(Line):

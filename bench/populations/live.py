@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.experiment import Experiment
-from bench.players import Line, Players
+from bench.players import Line, Players, answers, ask_all
 from bench.populations.hierarchy import Introductions, join_order, node_settings, tables_of, topics
 from bench.traces import CommunityMembers, read_trace
 from overlay.contact import Address
@@ -177,8 +177,7 @@ class LivePopulation:
         for _ in range(self._homes + bool(self._doomed) - len(self._processes)):
             directory = tempfile.mkdtemp(dir=self._traces.name)
             self._processes.append(self._players.start(hold, self._host, directory))
-        for process in self._processes:
-            process.answer()
+        answers(self._processes)
         for level, count in join_order(self._experiment.sizes, JOINS_AT_ONCE):
             self._join(level, count)
 
@@ -295,9 +294,7 @@ class LivePopulation:
         )
 
     def _ask(self, *order: object) -> list[Any]:
-        for process in self._processes:
-            process.tell(order)
-        return [process.answer() for process in self._processes]
+        return ask_all(self._processes, order)
 
 
 def _doomed(experiment: Experiment, chance: random.Random) -> set[int]:

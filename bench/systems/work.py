@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.players import Player
+from bench.players import Player, answers, ask_all
 
 _STAMP = struct.Struct("!d")
 LEAST_BYTES = _STAMP.size
@@ -221,11 +221,8 @@ def wait_for_report(pipe: Connection) -> None:
 
 def reports(players: Sequence[Player], within: float) -> list[Any]:
     """The reports of all, asked for when all have done their work."""
-    for player in players:
-        player.answer(within)
-    for player in players:
-        player.tell(DONE)
-    return [player.answer(within) for player in players]
+    answers(players, within)
+    return ask_all(players, DONE, within)
 
 
 async def orders(pipe: Connection) -> AsyncIterator[Work]:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.players import Player, Players
+from bench.players import Player, Players, answers
 from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact, PeerId
@@ -49,8 +49,7 @@ def measure(subscribers: int, options: argparse.Namespace) -> Values:
         before = first.resident_bytes()
         share = subscribers // options.crowds
         crowds = [players.start(crowd, contacts, share) for _ in range(options.crowds)]
-        for one in crowds:
-            one.answer(PATIENCE)
+        answers(crowds, PATIENCE)
         _say(f"{share * options.crowds} subscribers are connected")
         subscribed, cpu, datagrams = _status(first)
         bytes_each = (first.resident_bytes() - before) / max(subscribed, 1)
@@ -60,7 +59,7 @@ def measure(subscribers: int, options: argparse.Namespace) -> Values:
             one.tell(("receive", options.events))
         source.tell((options.events, options.bytes))
         began = source.answer(PATIENCE)
-        received = [one.answer(PATIENCE) for one in crowds]
+        received = answers(crowds, PATIENCE)
         _, cpu_after, datagrams_after = _status(first)
         arrived = sum(count for count, _, _ in received)
         seconds = max(at for _, at, _ in received) - began
@@ -105,7 +104,7 @@ def _fail_over(crowds: list[Player], distributor: Player) -> list[float]:
     time.sleep(0.5)
     killed = time.monotonic()
     distributor.kill()
-    return sorted(at - killed for one in crowds for at in one.answer(PATIENCE))
+    return sorted(at - killed for own in answers(crowds, PATIENCE) for at in own)
 
 
 def _say(text: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, get_args
 
-from bench.players import Player, Players
+from bench.players import Player, Players, answers, ask_all
 from bench.servers import NotInstalled
 from bench.systems import durable
 from bench.systems.durable import DURABLE_PEERS, DurablePeer, Kind
@@ -103,19 +103,14 @@ def archived(players: Players, store: str) -> Iterator[tuple[Player, str]]:
 def deliver(crew: Crew, subscribers: int, events: int, rate: float) -> Values:
     """At full speed to the subscribers, then at a steady rate for their delay; the metrics."""
     readers = [crew.reader(number) for number in range(subscribers)]
-    for reader in readers:
-        reader.answer(START_SECONDS)
+    answers(readers, START_SECONDS)
     publisher: Player | None = None
     metrics: Values = {}
     try:
         for work in (Work(events), Work(max(int(STEADY_SECONDS * rate), 1), rate=rate)):
-            for reader in readers:
-                reader.tell(work)
-            for reader in readers:
-                reader.answer(START_SECONDS)
-            if (
-                publisher is None
-            ):  # after the subscribers, which would else be given its first event
+            ask_all(readers, work, START_SECONDS)
+            # After the subscribers, which would else be given its first event.
+            if publisher is None:
                 publisher = crew.publisher()
                 publisher.answer(START_SECONDS)
             before = crew.keeper_seconds()
@@ -157,16 +152,13 @@ def catch_up(players: Players, address: str, missed: int) -> float:
     )
     publisher = players.start(durable.publisher, "ordered", address)
     try:
-        for player in (reader, publisher):
-            player.answer(START_SECONDS)
-        reader.tell(Work(1))  # registers, and goes away after one event
-        reader.answer(START_SECONDS)
+        answers((reader, publisher), START_SECONDS)
+        ask_all([reader], Work(1), START_SECONDS)  # registers, and goes away after one event
         publisher.tell(Work(1))
         reports([publisher, reader], WORK_SECONDS)
         publisher.tell(Work(missed))
         reports([publisher], WORK_SECONDS)
-        reader.tell(Work(missed))
-        reader.answer(START_SECONDS)
+        ask_all([reader], Work(missed), START_SECONDS)
         [report] = reports([reader], WORK_SECONDS)
         return float(report.last_at - report.asked_at)
     finally:

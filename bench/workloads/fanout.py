@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
 
-from bench.players import Player, Players
+from bench.players import Player, Players, answers, ask_all
 from bench.servers import NatsServer, NotInstalled, free_port
 from bench.systems import nodes, peers, udp
 from bench.systems.nodes import NodeSetting
@@ -97,7 +97,7 @@ def company(way: Way, subscribers: int) -> Iterator[Company]:
             yield _nodes(players, way.setting, subscribers)
         else:
             readers = [players.start(udp.subscriber) for _ in range(subscribers)]
-            ports = [reader.answer(START_SECONDS) for reader in readers]
+            ports = answers(readers, START_SECONDS)
             yield _company(players.start(udp.publisher, ports), readers)
 
 
@@ -112,17 +112,16 @@ def _nodes(players: Players, setting: NodeSetting, subscribers: int) -> Company:
     readers = [players.start(nodes.subscriber, setting, None)]
     first = readers[0].answer(START_SECONDS)
     readers += [players.start(nodes.subscriber, setting, first) for _ in range(1, subscribers)]
-    for reader in readers[1:]:
-        reader.answer(START_SECONDS)
+    answers(readers[1:], START_SECONDS)
     found = _company(players.start(nodes.publisher, setting, first), readers)
-    _receive(readers, Work(1))  # the publisher's first event, with which it joined
+    ask_all(readers, Work(1), START_SECONDS)  # the publisher's first event, with which it joined
     reports(readers, WORK_SECONDS)
     return found
 
 
 def _zenoh(players: Players, subscribers: int, server: Any) -> Company:
     readers = [players.start(peers.zenoh_subscriber) for _ in range(subscribers)]
-    places = [reader.answer(START_SECONDS) for reader in readers]
+    places = answers(readers, START_SECONDS)
     return _company(players.start(peers.zenoh_publisher, places), readers)
 
 
@@ -130,15 +129,13 @@ def _zeromq(players: Players, subscribers: int, server: Any) -> Company:
     place = f"tcp://127.0.0.1:{free_port()}"
     publisher = players.start(peers.zeromq_publisher, place, subscribers)
     readers = [players.start(peers.zeromq_subscriber, place) for _ in range(subscribers)]
-    for reader in readers:
-        reader.answer(START_SECONDS)
+    answers(readers, START_SECONDS)
     return _company(publisher, readers)
 
 
 def _nats(players: Players, subscribers: int, server: Any) -> Company:
     readers = [players.start(peers.nats_subscriber, server.port) for _ in range(subscribers)]
-    for reader in readers:
-        reader.answer(START_SECONDS)
+    answers(readers, START_SECONDS)
     publisher = players.start(peers.nats_publisher, server.port)
     return _company(publisher, readers, server.processor_seconds)
 
@@ -168,13 +165,6 @@ PEERS = {
 """The systems by their names on the command line."""
 
 
-def _receive(subscribers: Sequence[Player], work: Work) -> None:
-    for player in subscribers:
-        player.tell(work)
-    for player in subscribers:
-        player.answer(START_SECONDS)
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What the processes reported of one work."""
@@ -189,7 +179,7 @@ class Outcome:
 def work_once(found: Company, work: Work) -> Outcome:
     """Have a company do one work, and collect the reports."""
     load, before = os.getloadavg()[0], found.server_seconds()
-    _receive(found.subscribers, work)
+    ask_all(found.subscribers, work, START_SECONDS)
     found.publisher.tell(work)
     published, *received = reports([found.publisher, *found.subscribers], WORK_SECONDS)
     return Outcome(published, received, found.server_seconds() - before, load)

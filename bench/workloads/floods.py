@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import multiprocessing
 import random
 import resource
 import socket
@@ -26,6 +25,7 @@ from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
+from bench.players import Player, Players
 from bench.workloads.workload import Option, Row, RowTable, Workload
 from overlay.contact import Address
 from overlay.identity import Identity
@@ -173,22 +173,18 @@ async def _hand_over(is_sealed: bool, kind: str, options: argparse.Namespace) ->
 
 
 def _rates(is_sealed: bool, options: argparse.Namespace) -> Iterator[Row]:
-    here, there = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(
-        target=_serve, args=(there, is_sealed), daemon=True
-    )
-    process.start()
-    address, recorded = here.recv()
-    chance = random.Random(options.seed)
-    kinds = KINDS if is_sealed else KINDS[:-1]
-    pools = {kind: hostile(kind, recorded, chance) for kind in kinds}
-    pools[ALL_KINDS] = [datagram for pool in pools.values() for datagram in pool]
-    chance.shuffle(pools[ALL_KINDS])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
+    with Players() as players, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
         nobody.bind(("127.0.0.1", 0))
+        victim = players.start(serve, is_sealed)
+        address, recorded = victim.answer()
+        chance = random.Random(options.seed)
+        kinds = KINDS if is_sealed else KINDS[:-1]
+        pools = {kind: hostile(kind, recorded, chance) for kind in kinds}
+        pools[ALL_KINDS] = [datagram for pool in pools.values() for datagram in pool]
+        chance.shuffle(pools[ALL_KINDS])
         for kind, pool in pools.items():
             rounds = [
-                _round(here, pool, nobody.getsockname(), address, options)
+                _round(victim, pool, nobody.getsockname(), address, options)
                 for _ in range(options.rounds)
             ]
             settings = {"network": _named(is_sealed), "kind": kind, "rate": options.rate}
@@ -198,26 +194,24 @@ def _rates(is_sealed: bool, options: argparse.Namespace) -> Iterator[Row]:
                 yield Row(settings, name, middle)
                 if name == "share":
                     yield Row(settings, "least share", min(values))
-    here.send("end")
-    process.join(10)
 
 
 def _round(
-    here: Connection,
+    victim: Player,
     pool: list[bytes],
     nobody: tuple[str, int],
     address: tuple[str, int],
     options: argparse.Namespace,
 ) -> dict[str, float]:
     """A part beside a flood of somebody else, one beside a flood of the node, and one beside none."""
-    here.send("measure")
+    victim.tell("measure")
     _flood(pool, nobody, options.rate)
-    usual, usual_a_second = here.recv()
-    here.send("measure")
+    usual, usual_a_second = victim.answer()
+    victim.tell("measure")
     flooded = _flood(pool, address, options.rate)
-    rate, a_second = here.recv()
-    here.send("measure")
-    after, _ = here.recv()
+    rate, a_second = victim.answer()
+    victim.tell("measure")
+    after, _ = victim.answer()
     return {
         "flooded": flooded,
         "usual": usual,
@@ -240,19 +234,18 @@ def _flood(pool: list[bytes], address: tuple[str, int], rate: int) -> float:
         return sent / (time.perf_counter() - began)
 
 
-def _serve(pipe: Connection, is_sealed: bool) -> None:
-    """The process with the honest nodes."""
+def serve(pipe: Connection, is_sealed: bool) -> None:
+    """The process with the honest nodes, on asyncio's own loop."""
+    asyncio.run(_serve(pipe, is_sealed))
 
-    async def live() -> None:
-        loop = asyncio.get_running_loop()
-        async with Victim(is_sealed) as victim:
-            address = victim.node.address
-            pipe.send(((address.host, address.port), victim.taken))
-            await victim.rate(PART_SECONDS)
-            while await loop.run_in_executor(None, pipe.recv) == "measure":
-                pipe.send(await victim.rate(PART_SECONDS))
 
-    asyncio.run(live())
+async def _serve(pipe: Connection, is_sealed: bool) -> None:
+    async with Victim(is_sealed) as victim:
+        address = victim.node.address
+        pipe.send(((address.host, address.port), victim.taken))
+        await victim.rate(PART_SECONDS)
+        while await asyncio.to_thread(pipe.recv) is not None:
+            pipe.send(await victim.rate(PART_SECONDS))
 
 
 async def _start_together(is_sealed: bool, count: int) -> list[Row]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.players import Player, Players
+from bench.players import Player, Players, answers
 from bench.systems.nodes import TOPIC, NodeSetting, node_of
 from bench.systems.work import Events
 from bench.workloads.workload import Row, RowTable
@@ -185,7 +185,7 @@ def watch_one(
         trouble.end(victim)
         wait = plan.end + plan.drain + START_SECONDS
         published = source.answer(wait)
-        received = [player.answer(wait) for player in others]
+        received = answers(others, wait)
         troubled = None if trouble.is_fatal else victim.answer(wait)
         return Course(published, [sum(counts) for counts in zip(*received, strict=True)], troubled)
 
