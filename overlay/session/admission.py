@@ -33,6 +33,31 @@ FLOODING_SHARE = 20
 """A block of addresses that floods gets at most 1/20 of these."""
 
 
+class Replies:
+    """Counts small replies of one kind, which compute no key: one block of addresses cannot have most of
+    those of a second."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit`: how many there are in a second."""
+        self._limit = limit
+        self._second = 0.0
+        self._by_block: Counter[str] = Counter()
+        self._all = 0
+        """Who makes up addresses would have thousands of blocks added up for each reply."""
+
+    def may_send(self, host: str, now: float, is_flooding: bool) -> bool:
+        """Whether one more may be sent this second. `is_flooding`: the host's block floods this node."""
+        if now - self._second >= 1.0:
+            self._second, self._all = now, 0
+            self._by_block.clear()
+        share = FLOODING_SHARE if is_flooding else SHARE
+        return self._all < self._limit and self._by_block[block_of(host)] * share < self._limit
+
+    def sent(self, host: str) -> None:
+        self._by_block[block_of(host)] += 1
+        self._all += 1
+
+
 class Admission:
     """Counts the answers of each second, and makes cookies."""
 
@@ -44,10 +69,8 @@ class Admission:
         self._by_block: dict[str, int] = {}
         self._unproven: Counter[tuple[str, int]] = Counter()
         """Answers of this second to openings without a cookie, by address."""
-        self._replies: Counter[str] = Counter()
-        """Replies sent in this second, by block of addresses."""
-        self._replied = 0
-        """All of them. Who makes up addresses would have thousands of blocks added up for each opening."""
+        self.replies = Replies(answers_a_second * REPLIES)
+        """Cookies, and answers that are sent again."""
         self._secrets = [random.randbytes(32)] * 2
         self._changed_at: float | None = None
 
@@ -70,25 +93,11 @@ class Admission:
         self._answers += 1
         return "yes"
 
-    def may_reply(self, source: tuple[str, int], now: float, is_flooding: bool) -> bool:
-        """Whether one more small reply that computes no key may be sent this second: a cookie, or an answer
-        again. One host cannot have most of them."""
-        self._begin_second(now)
-        limit = self._limit * REPLIES
-        share = FLOODING_SHARE if is_flooding else SHARE
-        return self._replies[block_of(source[0])] * share < limit and self._replied < limit
-
-    def replied(self, source: tuple[str, int]) -> None:
-        """A small reply is sent."""
-        self._replies[block_of(source[0])] += 1
-        self._replied += 1
-
     def _begin_second(self, now: float) -> None:
         if now - self._second >= 1.0:
-            self._second, self._answers, self._replied = now, 0, 0
+            self._second, self._answers = now, 0
             self._by_block.clear()
             self._unproven.clear()
-            self._replies.clear()
 
     def cookie_for(self, source: tuple[str, int], now: float) -> bytes:
         return self._cookie(self._current(now)[0], source)

@@ -39,6 +39,7 @@ class Opening:
         "doubted",
         "early",
         "forged",
+        "has_waited",
         "held",
         "held_bytes",
         "index",
@@ -67,6 +68,8 @@ class Opening:
         self.timer: Timer | None = None
         self.doubted: Session | None = None
         """The session that the peer says it has lost."""
+        self.has_waited = False
+        """Whether it was put off for an opening that came from its address."""
         self.forged = 0
         """Answers that were not by the one whose key they show."""
         self._cookie = b""

@@ -29,7 +29,7 @@ from overlay.context import Randomness, Timer
 from overlay.identity import Identity, peer_id_of
 from overlay.metrics import Metrics
 from overlay.session import packets
-from overlay.session.admission import Admission
+from overlay.session.admission import Admission, Replies
 from overlay.session.config import SessionConfig
 from overlay.session.network_key import NetworkKey, ring_of
 from overlay.session.noise import IXPSK0, Handshake, HandshakeError
@@ -63,8 +63,9 @@ CROSSING = 0.25
 FORGED_ANSWERS = 8
 """Answers with a good mac that do not fit an opening, after which it is given up."""
 
-LOST_A_SECOND = 100
-"""Notices of unknown sessions that are sent in one second."""
+LOST_A_SECOND = 1000
+"""Notices of unknown sessions that are sent in one second, a share of them to one block of addresses: rubbish
+of an outsider has them sent too, and peers of a node that restarted need theirs."""
 
 Source = tuple[Any, ...]
 
@@ -137,7 +138,7 @@ class Sessions:
         """The time of the last look around: exact enough for all but handshakes."""
         self.channel_sessions: Mapping[int, SessionEnd] = {}
         """Not asked: the session of a datagram tells its sender."""
-        self._lost_told = 0
+        self._lost_notices = Replies(LOST_A_SECOND)
         self._sweep_timer: Timer | None = None
         self._handshakes = metrics.family("handshakes", "outcome", "Handshakes of sessions")
         metrics.gauge("sessions", "Peers that this node has a session with", self._count)
@@ -347,7 +348,7 @@ class Sessions:
             raise Dropped("bad_source")
         address, now, admission = contact.address, self._carrier.now(), self._admission
         is_flooding = self._carrier.is_flooding(contact.host)
-        may_reply = admission.may_reply(address, now, is_flooding)
+        may_reply = admission.replies.may_send(address.host, now, is_flooding)
         if is_flooding and not may_reply and not packets.has_proof(datagram):
             raise Dropped("too_many_openings")
         key = packets.opening_key(datagram, self._ring)
@@ -369,7 +370,7 @@ class Sessions:
             cookie = admission.cookie_for(address, now)
             reply = packets.cookie_reply(key, index, self._random.randbytes(12), cookie, datagram)
             self._handshakes.add("asked_to_prove")
-        admission.replied(address)
+        admission.replies.sent(address.host)
         self._carrier.transmit(reply, address)
 
     def _answer(
@@ -415,8 +416,11 @@ class Sessions:
         if len(self.table.answered) > self.config.max_half_open:
             _, (oldest, _) = next(iter(self.table.answered.items()))
             self.table.end(oldest)
-        if own is not None:
-            self._set_timer(own, now)  # the peer's opening is on its way to become the session
+        if own is not None and not own.has_waited:
+            # The peer's opening is on its way to become the session. Only once: whoever makes up its address
+            # could keep this node from ever sending its own again, or giving it up.
+            own.has_waited = True
+            self._set_timer(own, now)
         self._begin_sweeping()
         self._handshakes.add("answered")
         self._carrier.transmit(datagram, address)
@@ -525,10 +529,12 @@ class Sessions:
 
     def _say_lost(self, index: int, counter: int, source: Source) -> None:
         contact = sender_contact(self._identity.id, source)
-        if contact is None or self._lost_told >= LOST_A_SECOND * SWEEP:
+        if contact is None:
             return
-        self._lost_told += 1
-        self._begin_sweeping()
+        host, notices = contact.host, self._lost_notices
+        if not notices.may_send(host, self._carrier.now(), self._carrier.is_flooding(host)):
+            return
+        notices.sent(host)
         self._carrier.transmit(packets.lost(self._ring[0], index, counter), contact.address)
 
     def _take_lost(self, datagram: bytes, source: Source) -> None:
@@ -561,7 +567,6 @@ class Sessions:
         """End what has had its time, and have what is in use renewed in time."""
         self._sweep_timer = None
         now = self._now = self._carrier.now()
-        self._lost_told = 0
         config = self.config
         for session in list(self.table.by_index.values()):
             if now >= session.ends_at:

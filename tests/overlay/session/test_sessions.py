@@ -11,12 +11,13 @@ import pytest
 from overlay.contact import ANYONE, Address, Contact, PeerId
 from overlay.identity import Identity
 from overlay.session import SessionConfig, packets
-from overlay.session.admission import FLOODING_SHARE, OF_ONE_ADDRESS, REPLIES
+from overlay.session.admission import FLOODING_SHARE, OF_ONE_ADDRESS, REPLIES, SHARE
 from overlay.session.network_key import NetworkKey, NetworkKeyError
 from overlay.session.opening import Opening
 from overlay.session.packets import SIZES
-from overlay.session.sessions import FORGED_ANSWERS
-from overlay.transport.frame import ANSWER, COOKIE, LOST, OPENING, SEALED
+from overlay.session.session import HEAD, OVERHEAD
+from overlay.session.sessions import FORGED_ANSWERS, LOST_A_SECOND
+from overlay.transport.frame import ANSWER, COOKIE, LOST, OPENING, SEALED, VERSION
 from tests.overlay.session.world import KEY, OTHER_KEY, Peer, World, pair
 
 SHORT = SessionConfig(renew_after=20, end_after=40)
@@ -288,6 +289,49 @@ def test_a_peer_that_restarted_is_reached_after_one_lost_datagram() -> None:
         world.run(1)
     assert bob.bodies == [b"1", b"2"]
     assert alice.handshakes["peer_lost_session"] == 1
+
+
+def test_an_outsider_cannot_keep_a_node_from_saying_that_a_session_is_lost() -> None:
+    """From one block of addresses it has few of the notices sent, whatever it sends."""
+    world = World()
+    alice, bob = pair(world)
+    alice.send(bob.contact, b"before")
+    world.run(1)
+    bob = bob.restart()
+    outsider = Address("10.0.9.1", 4000)
+    for number in range(1500):
+        bob.take(HEAD.pack(VERSION, SEALED, OVERHEAD, number, 0) + bytes(16), outsider)
+    for number in range(3):
+        alice.send(bob.contact, b"%d" % number)
+        world.run(1)
+    assert bob.bodies == [b"1", b"2"]
+    told = sum(to == outsider for _, to, _ in world.seen)
+    assert 0 < told <= LOST_A_SECOND / SHARE
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["late", "not there"])
+def test_who_makes_up_an_address_does_not_keep_an_opening_to_it_from_being_sent_again(
+    is_there: bool,
+) -> None:
+    """Each opening from there might become the session, so the own one is put off; but once."""
+    world = World()
+    alice, bob = pair(world)
+    insider = Peer(world, 3)
+    for number in range(200):
+        insider.send(Address(f"10.1.{number}.1", 9), b"x")
+    openings = iter([datagram for _, _, datagram in world.seen])
+    del world.peers[bob.address]
+    alice.send(bob.contact, b"for Bob")
+    for step in range(150):
+        if step == 20 and is_there:
+            world.peers[bob.address] = bob
+        alice.take(next(openings), bob.address)
+        world.run(0.08)
+    if is_there:
+        assert bob.bodies == [b"for Bob"]
+    else:
+        assert alice.sessions.openings.by_address == {}
+        assert alice.dropped_out == ["no_session"]
 
 
 def test_an_outsider_cannot_say_that_a_session_is_lost() -> None:
