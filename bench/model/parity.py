@@ -10,9 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bench.model.formulas import check_count, check_finite
-from overlay.errors import UsageError
-
 
 @dataclass(frozen=True)
 class Range:
@@ -27,20 +24,16 @@ class Range:
 
 def broadcast_range(levels: int, pit: float) -> Range:
     """(a): 0 <= c <= -ln(-x ln pit)."""
-    _check(levels, pit)
     return Range(0.0, _minus_log(-levels * math.log(pit)))
 
 
 def broadcast_constant(c: float, levels: int, pit: float) -> float:
     """(a), from equations 7 and 8: c_1 = c - ln(1 + x e^c ln pit) + ln x."""
-    _admit(c, broadcast_range(levels, pit))
     return c - math.log(1 + levels * math.exp(c) * math.log(pit)) + math.log(levels)
 
 
 def broadcast_largest_z(c: float, levels: int, pit: float, processes: int, community: int) -> float:
     """(a): CAMCAST keeps less iff z <= ln n + ln(1 + x e^c ln pit) - ln N_t - ln x."""
-    check_count("processes", processes)
-    check_count("community", community)
     return math.log(processes) + c - math.log(community) - broadcast_constant(c, levels, pit)
 
 
@@ -51,28 +44,22 @@ def multicast_range(pit: float) -> Range:
 
 def multicast_constant(c: float, pit: float) -> float:
     """(b), from equations 9 to 11: c_1 = c - ln(1 + e^c ln pit)."""
-    _admit(c, multicast_range(pit))
     return c - math.log(1 + math.exp(c) * math.log(pit))
 
 
 def multicast_largest_z(c: float, levels: int, pit: float, community: int) -> float:
     """(b): CAMCAST keeps less iff z <= (x - 1)(ln N_t + c) + ln(1 + e^c ln pit)."""
-    check_count("levels", levels)
-    check_count("community", community)
     return (levels - 1) * (math.log(community) + c) + c - multicast_constant(c, pit)
 
 
 def hierarchical_range(levels: int, pit: float, clusters: int) -> Range:
     """(c): -ln(x (1 - ln pit) / (C + 1)) <= c <= -ln(-x ln pit / (C + 1))."""
-    _check(levels, pit)
-    check_count("clusters", clusters)
     low = -math.log(levels * (1 - math.log(pit)) / (clusters + 1))
     return Range(low, _minus_log(-levels * math.log(pit) / (clusters + 1)))
 
 
 def hierarchical_constant(c: float, levels: int, pit: float, clusters: int) -> float:
     """(c), with c1 = c2 = c: c_t = ln x + c - ln(x e^c ln pit + C + 1)."""
-    _admit(c, hierarchical_range(levels, pit, clusters))
     inner = levels * math.exp(c) * math.log(pit) + clusters + 1
     return math.log(levels) + c - math.log(inner)
 
@@ -85,20 +72,5 @@ def hierarchical_largest_z(c: float, levels: int, pit: float, clusters: int) -> 
     return 2 * c + math.log(clusters) - hierarchical_constant(c, levels, pit, clusters)
 
 
-def _check(levels: int, pit: float) -> None:
-    check_count("levels", levels)
-    if not 0.0 < pit <= 1.0:
-        raise UsageError(f"pit must be a probability above 0, not {pit!r}.")
-
-
 def _minus_log(value: float) -> float:
     return math.inf if value <= 0 else -math.log(value)
-
-
-def _admit(c: float, admissible: Range) -> None:
-    check_finite("c", c)
-    if c not in admissible:
-        raise UsageError(
-            f"c = {c!r} has no equally reliable CAMCAST: take it from {admissible.low:.4g} "
-            f"up to, not including, {admissible.high:.4g}."
-        )

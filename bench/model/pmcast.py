@@ -11,9 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bench.model.formulas import check_count, check_finite, check_probability
-from overlay.errors import UsageError
-
 
 @dataclass(frozen=True)
 class DelegateTree:
@@ -28,15 +25,6 @@ class DelegateTree:
     fanout: float
     """F, processes that one gossips to in a round."""
 
-    def __post_init__(self) -> None:
-        check_count("arity", self.arity, at_least=2)
-        check_count("depth", self.depth)
-        check_count("delegates", self.delegates)
-        if self.delegates > self.arity:
-            raise UsageError(f"delegates must be at most the arity, {self.arity}.")
-        if not (math.isfinite(self.fanout) and self.fanout > 0):
-            raise UsageError(f"fanout must be above 0, not {self.fanout!r}.")
-
     @property
     def processes(self) -> int:
         """n = a^d."""
@@ -44,9 +32,6 @@ class DelegateTree:
 
     def interested_share(self, depth: int, interested: float) -> float:
         """p_i = 1 - (1 - p)^(a^(d - i)): a subtree at depth i has somebody interested."""
-        check_probability("interested", interested)
-        if not 1 <= depth <= self.depth:
-            raise UsageError(f"depth must be between 1 and {self.depth}, not {depth!r}.")
         return float(1 - (1 - interested) ** (self.arity ** (self.depth - depth)))
 
     def view_size(self, depth: int) -> int:
@@ -59,13 +44,9 @@ def pmcast_memory(tree: DelegateTree) -> int:
     return sum(tree.view_size(depth) for depth in range(1, tree.depth + 1))
 
 
-def pushed_rounds(processes: float, fanout: float, constant: float = 0.0) -> float:
-    """Pittel: ln n (1 / F + 1 / ln(F + 1)) + O(1), where everyone keeps gossiping to F a round."""
-    check_count("processes", processes)
-    check_finite("constant", constant)
-    if fanout <= 0:
-        raise UsageError(f"fanout must be above 0, not {fanout!r}.")
-    return math.log(processes) * (1 / fanout + 1 / math.log(fanout + 1)) + constant
+def pushed_rounds(processes: float, fanout: float) -> float:
+    """Pittel: ln n (1 / F + 1 / ln(F + 1)), without its O(1), where everyone keeps gossiping to F a round."""
+    return math.log(processes) * (1 / fanout + 1 / math.log(fanout + 1))
 
 
 def pmcast_rounds(tree: DelegateTree, interested: float, success: float) -> float:
@@ -73,7 +54,6 @@ def pmcast_rounds(tree: DelegateTree, interested: float, success: float) -> floa
 
     At depth i they are a share p_i of the view, and of the fanout F p_i p_succ takes effect.
     """
-    check_probability("success", success)
     total = 0.0
     for depth in range(1, tree.depth + 1):
         share = tree.interested_share(depth, interested)
@@ -102,6 +82,5 @@ ASSUMED_DEPTH, ASSUMED_DELEGATES, ASSUMED_FANOUT = 2, 2, 5.0
 def assumed_tree(processes: int) -> DelegateTree:
     """The smallest tree of two levels that holds this many processes, with two delegates and a fanout of
     five."""
-    check_count("processes", processes)
     arity = max(ASSUMED_DELEGATES, math.ceil(processes ** (1 / ASSUMED_DEPTH)))
     return DelegateTree(arity, ASSUMED_DEPTH, ASSUMED_DELEGATES, ASSUMED_FANOUT)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.model.formulas import final_size, gossip_reliability
-from overlay.errors import UsageError
 from tests.bench.model.epidemics import effective_fanout, everyone_reached, extinction
 
 
@@ -41,8 +40,3 @@ def test_everyone_is_reached_with_exp_minus_exp_minus_c() -> None:
 
 def test_crashed_receivers_and_losses_thin_the_fanout() -> None:
     assert effective_fanout(11, 0.85, failed=0.3) == pytest.approx(6.545)
-
-
-def test_bad_input_is_named() -> None:
-    with pytest.raises(UsageError, match=r"^mean_fanout must"):
-        final_size(-1)

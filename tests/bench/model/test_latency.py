@@ -15,7 +15,6 @@ from bench.model.formulas import (
     gossip_rounds,
     group_latency,
 )
-from overlay.errors import UsageError
 
 PAPER = (1000, 100, 10)
 
@@ -23,7 +22,6 @@ PAPER = (1000, 100, 10)
 def test_rounds_of_one_community_by_hand() -> None:
     assert gossip_rounds(1000) == pytest.approx(6.907755 / 1.932645, abs=1e-5)
     assert gossip_rounds(10) == pytest.approx(2.302585 / 0.834032, abs=1e-5)
-    assert gossip_rounds(100, constant=1.5) == pytest.approx(4.605170 / 1.527180 + 1.5, abs=1e-5)
 
 
 def test_camcast_by_hand() -> None:
@@ -39,16 +37,9 @@ def test_the_alternatives_by_hand() -> None:
     assert group_latency(PAPER) == pytest.approx(3.574249, abs=1e-5)
 
 
-@given(st.lists(st.integers(16, 10**8), min_size=1, max_size=6), st.floats(0, 3))
-def test_best_average_worst_and_bound_are_in_order(sizes: list[int], constant: float) -> None:
-    worst = camcast_worst_latency(sizes, constant)
-    assert camcast_best_latency(sizes, constant) <= worst + 1e-9
-    assert camcast_average_latency(sizes, constant) <= worst
-    assert worst <= camcast_latency_bound(sizes, constant)
-
-
-def test_bad_input_is_named() -> None:
-    with pytest.raises(UsageError, match=r"^processes must be 3 or more"):
-        gossip_rounds(2)
-    with pytest.raises(UsageError, match=r"^sizes must"):
-        camcast_best_latency(())
+@given(st.lists(st.integers(16, 10**8), min_size=1, max_size=6))
+def test_best_average_worst_and_bound_are_in_order(sizes: list[int]) -> None:
+    worst = camcast_worst_latency(sizes)
+    assert camcast_best_latency(sizes) <= worst + 1e-9
+    assert camcast_average_latency(sizes) <= worst
+    assert worst <= camcast_latency_bound(sizes)

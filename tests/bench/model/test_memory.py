@@ -11,7 +11,6 @@ from bench.model.formulas import (
     hierarchical_memory,
     multicast_memory,
 )
-from overlay.errors import UsageError
 
 PAPER = (ModelCommunity(1000), ModelCommunity(100), ModelCommunity(10))
 
@@ -35,10 +34,3 @@ def test_camcast_keeps_less_at_the_root_than_multicast_and_hierarchical() -> Non
     root = camcast_memory(PAPER[2], root=True)
     assert root < multicast_memory(PAPER, 2)
     assert root < hierarchical_memory(10, 111, 5, 5)
-
-
-def test_bad_input_is_named() -> None:
-    with pytest.raises(UsageError, match=r"^level must"):
-        multicast_memory(PAPER, 3)
-    with pytest.raises(UsageError, match=r"^cluster_size must"):
-        hierarchical_memory(1, 0, 0, 0)

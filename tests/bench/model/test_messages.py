@@ -14,7 +14,6 @@ from bench.model.formulas import (
     multicast_messages,
     upward_messages,
 )
-from overlay.errors import UsageError
 
 PAPER = (ModelCommunity(1000), ModelCommunity(100), ModelCommunity(10, g=5))
 
@@ -53,23 +52,3 @@ def test_messages_grow_as_n_ln_n() -> None:
     ratios = [gossip_messages(n, 5) / (n * math.log(n)) for n in (10**4, 10**6, 10**8)]
     assert ratios == sorted(ratios, reverse=True)
     assert ratios[-1] < 1.3
-
-
-@pytest.mark.parametrize(
-    ("build", "named"),
-    [
-        (lambda: ModelCommunity(0), "processes"),
-        (lambda: ModelCommunity(10, g=11), "g"),
-        (lambda: ModelCommunity(10, a=4), "a"),
-        (lambda: ModelCommunity(10, z=0), "z"),
-        (lambda: ModelCommunity(10, success=1.5), "success"),
-        (lambda: ModelCommunity(10, c=math.nan), "c"),
-        (lambda: gossip_messages(0, 1), "processes"),
-        (lambda: camcast_messages(()), "hierarchy"),
-        (lambda: hierarchical_messages(0, 1, 1, 1), "clusters"),
-    ],
-)
-def test_bad_input_is_named(build: object, named: str) -> None:
-    assert callable(build)
-    with pytest.raises(UsageError, match=f"^{named} must"):
-        build()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from bench.model.pmcast import (
@@ -13,7 +11,6 @@ from bench.model.pmcast import (
     pmcast_uninterested,
     pushed_rounds,
 )
-from overlay.errors import UsageError
 
 TREE = DelegateTree(arity=10, depth=2, delegates=2, fanout=3)
 
@@ -43,14 +40,3 @@ def test_delegates_handle_what_they_are_not_interested_in() -> None:
     assert pmcast_uninterested(TREE, 0.1) == pytest.approx(expected)
     assert pmcast_uninterested(TREE, 1) == 0
     assert pmcast_uninterested(DelegateTree(10, 1, 2, 3), 0.1) == 0
-
-
-def test_bad_input_is_named() -> None:
-    with pytest.raises(UsageError, match=r"^delegates must"):
-        DelegateTree(2, 2, 3, 1)
-    with pytest.raises(UsageError, match=r"^fanout must"):
-        DelegateTree(2, 2, 2, math.inf)
-    with pytest.raises(UsageError, match=r"^depth must"):
-        TREE.interested_share(3, 0.1)
-    with pytest.raises(UsageError, match=r"^fanout must"):
-        pushed_rounds(10, 0)

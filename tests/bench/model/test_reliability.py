@@ -19,7 +19,6 @@ from bench.model.formulas import (
     passing_probability,
     susceptible_processes,
 )
-from overlay.errors import UsageError
 
 PAPER = (ModelCommunity(1000), ModelCommunity(100), ModelCommunity(10))
 
@@ -69,12 +68,3 @@ def test_the_alternatives_by_hand() -> None:
 
 def test_camcast_is_less_reliable_than_multicast_in_general() -> None:
     assert camcast_reliability(PAPER, 2) < multicast_reliability(PAPER, 2) < gossip_reliability(5)
-
-
-def test_bad_input_is_named() -> None:
-    with pytest.raises(UsageError, match=r"^level must"):
-        camcast_reliability(PAPER, -1)
-    with pytest.raises(UsageError, match=r"^c must"):
-        gossip_reliability(math.inf)
-    with pytest.raises(UsageError, match=r"^clusters must"):
-        hierarchical_reliability(0, 1, 1)
