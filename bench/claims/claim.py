@@ -148,6 +148,10 @@ class Verdict:
         return min((p.networks for p in self.parts if p.networks is not None), default=None)
 
 
+Evidence = Callable[[Aggregates], Verdict]
+"""What results say of a claim."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """One sentence of the paper that results can decide."""
@@ -158,7 +162,12 @@ class Claim:
     """Where the paper says it."""
     paper: str
     """The paper's value."""
-    evidence: Callable[[Aggregates], Verdict]
+    evidence: Evidence
+
+
+def claim(name: str, sentence: str, source: str, paper: str) -> Callable[[Evidence], Claim]:
+    """Makes a claim of the function below, which decides it."""
+    return lambda evidence: Claim(name, sentence, source, paper, evidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from bench.claims.claim import (
     at_least,
     at_most,
     averaged,
+    claim,
     equals,
     exceeds,
     ratio,
@@ -87,6 +88,12 @@ def _over_shares(aggregates: Aggregates, metric: str) -> dict[str, Aggregate | N
 # In short.
 
 
+@claim(
+    "seven-percent",
+    "100 % reliability in three communities with 7 % of the processes forwarding upward.",
+    "sections 1.4 and 7",
+    "100 %",
+)
 def reliable_with_seven_percent(aggregates: Aggregates) -> Verdict:
     """Reliability over all three communities with p_sel = 0.07; one mode that reaches everyone is enough."""
     rows = [at_share(aggregates, mode, "reliability", SEVEN_PERCENT) for mode in MODES]
@@ -112,6 +119,12 @@ def _by_the_paper(row: Aggregate) -> str:
     return f"; the paper's formula gives {100 * value:.0f} % for the root with its c = {row.c:g}"
 
 
+@claim(
+    "no-parasites",
+    "No process ever receives an event of a community it is not part of.",
+    "sections 1.3 and 6.1.2",
+    "0",
+)
 def no_parasites(aggregates: Aggregates) -> Verdict:
     """Every parasite that real nodes received while processes left, crashed and changed topics."""
     shared = {"figure": CHURN, "tier": "emulate", "protocol": "camcast", "metric": "parasites"}
@@ -149,6 +162,12 @@ def _tables(aggregates: Aggregates, mode: str, metric: str) -> list[Aggregate]:
     return [found[level] for level in sorted(found)]
 
 
+@claim(
+    "memory",
+    "A process keeps at most ln N + c + z contacts, however many subtopics there are.",
+    "section 4.4",
+    "ln N + c + z",
+)
 def memory_is_two_tables(aggregates: Aggregates) -> Verdict:
     """The most contacts that any process keeps, against ln N + c + z, in each mode."""
     parts = []
@@ -162,6 +181,12 @@ def memory_is_two_tables(aggregates: Aggregates) -> Verdict:
     return all_hold(parts, "", "the tables of SCAMP vary in size")
 
 
+@claim(
+    "gossiped-tables",
+    "Topic tables of the gossiped membership average ln N entries.",
+    "section 5.2.1",
+    "ln N (with c = 0)",
+)
 def gossiped_tables_average_ln_n(aggregates: Aggregates) -> Verdict:
     """Entries of the topic tables that SCAMP keeps, on average, over ln N."""
     parts = []
@@ -177,6 +202,12 @@ def gossiped_tables_average_ln_n(aggregates: Aggregates) -> Verdict:
     return all_hold(parts, "", because)
 
 
+@claim(
+    "structured-tables",
+    "Structured tables all have the same size, ln N + c (and z above).",
+    "section 5.2.3",
+    "ln N + c",
+)
 def structured_tables_are_alike(aggregates: Aggregates) -> Verdict:
     """Structured tables: ln N + c entries, a whole number of them, and the same for all."""
     parts = []
@@ -192,6 +223,12 @@ def structured_tables_are_alike(aggregates: Aggregates) -> Verdict:
 # Reliability.
 
 
+@claim(
+    "reliability",
+    "An event reaches everyone in each community with the probability of the formula (every draw made).",
+    "section 4.5",
+    "the formula, within 5 points",
+)
 def reliable_as_the_formula(aggregates: Aggregates) -> Verdict:
     """Reliability in every community and mode: with the parameters of section 6.2.1 by the share of links,
     and with the defaults over repaired tables by loss and share of crashes."""
@@ -235,11 +272,23 @@ def _place(row: Aggregate) -> tuple[object, ...]:
 # Figures 19 to 28.
 
 
+@claim(
+    "converge",
+    "All three modes converge to a reception probability of 100 %.",
+    "section 6.2.2, figures 19 and 20",
+    "100 %",
+)
 def every_mode_converges(aggregates: Aggregates) -> Verdict:
     """Reception in the super-communities when every process is a link (p_sel = 1)."""
     return _everywhere(aggregates, "reception", 1.0, EVERYONE, "stays below 95 %")
 
 
+@claim(
+    "tenth",
+    "Reliability is very high in all modes, even with p_sel = 0.1.",
+    "section 6.2.2, figures 21 and 22",
+    "very high",
+)
 def reliable_at_a_tenth(aggregates: Aggregates) -> Verdict:
     """Reliability in the super-communities with p_sel = 0.1."""
     words = f"below {100 * VERY_HIGH:.0f} %, what very high is taken for"
@@ -261,12 +310,24 @@ def _everywhere(
     return all_hold(parts, "", short)
 
 
+@claim(
+    "structured-first",
+    "The structured mode converges first.",
+    "section 6.2.2, figures 19 and 20",
+    "structured ahead",
+)
 def structured_converges_first(aggregates: Aggregates) -> Verdict:
     """Reception in d and a, averaged over the values of p_sel: who rises earlier has more."""
     pairs = [(mode, "structured") for mode in MODES if mode != "structured"]
     return _order(aggregates, "reception", pairs)
 
 
+@claim(
+    "efficiency-order",
+    "The more structured the mode, the more efficient.",
+    "section 6.2.2, figures 23 and 24",
+    "unstructured, semi-structured, structured",
+)
 def efficiency_by_mode(aggregates: Aggregates) -> Verdict:
     """Efficiency in d and a, averaged over the values of p_sel: more structure, more of it."""
     return _order(aggregates, "efficiency", list(pairwise(MODES)))
@@ -284,11 +345,23 @@ def _order(aggregates: Aggregates, metric: str, pairs: list[tuple[str, str]]) ->
     return all_hold(parts, "mean over the values of p_sel", "not ahead")
 
 
+@claim(
+    "latency",
+    "Rounds fall as more processes forward upward.",
+    "section 6.2.2, figures 25 and 26",
+    "fewer rounds",
+)
 def latency_falls_with_links(aggregates: Aggregates) -> Verdict:
     """Rounds to the last reception in d and a, few links against all, in each mode."""
     return _falls(aggregates, "rounds")
 
 
+@claim(
+    "efficiency-falls",
+    "More links make more duplicates: efficiency falls.",
+    "section 6.2.2, figures 23 and 24",
+    "falls with p_sel",
+)
 def efficiency_falls_with_links(aggregates: Aggregates) -> Verdict:
     """Useful receptions by all receptions in d and a, few links against all, in each mode."""
     return _falls(aggregates, "efficiency")
@@ -311,6 +384,12 @@ def _falls(aggregates: Aggregates, metric: str) -> Verdict:
     return all_hold(parts, "", "it does not fall")
 
 
+@claim(
+    "upward-proportional",
+    "Upward messages grow in proportion to p_sel (1 is in proportion to p_sel = 1).",
+    "section 6.2.2, figures 27 and 28",
+    "in proportion",
+)
 def upward_messages_are_proportional(aggregates: Aggregates) -> Verdict:
     """Messages from g to d by p_sel, over the same with every process a link."""
     parts = []
