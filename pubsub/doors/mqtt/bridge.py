@@ -289,18 +289,23 @@ class Bridge:
         async for event in events:
             said = event.data
             if isinstance(said, dict) and said.get("door") != self.door:
-                if "groups" in said:
+                if "groups" in said and self._is_of(event.publisher, said.get("door")):
                     wills, orphans = said.get("wills"), said.get("orphans")
                     self.hub.doors.heard(said.get("door"), said["groups"], wills, orphans)
-                    self._note_node(said.get("door"), event.publisher)
                 self._names.elsewhere(said.get("name"), said.get("afresh") is True)
 
-    def _note_node(self, door: Any, node: PeerId) -> None:
-        if type(door) is bytes:
-            self._nodes.pop(door, None)
-            self._nodes[door] = node
-            if len(self._nodes) > MOST_DOORS:
-                del self._nodes[next(iter(self._nodes))]
+    def _is_of(self, node: PeerId, door: Any) -> bool:
+        """Whether a door is on this node, which is the first one that has spoken for it: another one could
+        take the door's groups from it, and its wills."""
+        if type(door) is not bytes:
+            return False
+        if self._nodes.setdefault(door, node) != node:
+            self.hub.drop("door_of_another")
+            return False
+        self._nodes[door] = self._nodes.pop(door)
+        if len(self._nodes) > MOST_DOORS:
+            del self._nodes[next(iter(self._nodes))]
+        return True
 
     def _suspect(self, node: Contact) -> None:
         """A node seems to have crashed, and the doors on it."""
