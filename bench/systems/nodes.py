@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.systems.where import sampled
 from bench.systems.work import Effort, Tally, Work, orders, publish_all, report_is_due
 from overlay.membership.modes import ModeName
 from pubsub import Node, Subscription
@@ -76,12 +74,10 @@ async def _receive(pipe: Connection, node: Node, events: Subscription, work: Wor
             if tally.is_complete:
                 return
 
-    samples: dict[str, int] = {}
-    with sampled(samples) if work.sampled else nullcontext():
-        await tally.kept_up(receive())  # the rest, if any, is lost, and counted as lost
-        await report_is_due(pipe)
+    await tally.kept_up(receive())  # the rest, if any, is lost, and counted as lost
+    await report_is_due(pipe)
     sent, copies = count(node, "bytes_sent") - sent, count(node, "events_received") - copies
-    pipe.send(tally.report(sent, copies, samples))
+    pipe.send(tally.report(sent, copies))
 
 
 async def publisher(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
@@ -96,9 +92,7 @@ async def publisher(pipe: Connection, setting: NodeSetting, first: str | None) -
 
 async def _publish_work(pipe: Connection, node: Node, work: Work) -> None:
     sent, effort = count(node, "bytes_sent"), Effort(work)
-    samples: dict[str, int] = {}
-    with sampled(samples) if work.sampled else nullcontext():
-        await publish_all(work, lambda event: node.publish(TOPIC, event))
-        effort.end()
-        await report_is_due(pipe)
-    pipe.send(effort.report(count(node, "bytes_sent") - sent, samples))
+    await publish_all(work, lambda event: node.publish(TOPIC, event))
+    effort.end()
+    await report_is_due(pipe)
+    pipe.send(effort.report(count(node, "bytes_sent") - sent))

@@ -13,10 +13,9 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterator,
-    Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -41,8 +40,6 @@ class Work:
     bytes: int = 256
     """Application data of each event."""
     rate: float | None = None
-    sampled: bool = False
-    """Whether to find out where the time goes, which costs a little of it."""
     patience: float = 20.0
     """Seconds without an event after which a subscriber gives the rest up for lost."""
 
@@ -58,7 +55,6 @@ class Published:
     cpu: float
     """Seconds of the process's processor time."""
     bytes_sent: int = 0
-    samples: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -80,7 +76,6 @@ class Received:
     bytes_sent: int = 0
     copies: int = 0
     """Copies of events that arrived, duplicates included."""
-    samples: Mapping[str, int] = field(default_factory=dict)
 
 
 class Events:
@@ -136,12 +131,7 @@ class Tally:
             if isinstance(outcome, Exception):
                 raise outcome
 
-    def report(
-        self,
-        bytes_sent: int = 0,
-        copies: int | None = None,
-        samples: Mapping[str, int] | None = None,
-    ) -> Received:
+    def report(self, bytes_sent: int = 0, copies: int | None = None) -> Received:
         return Received(
             self.received,
             self.asked_at,
@@ -151,7 +141,6 @@ class Tally:
             tuple(self.latencies),
             bytes_sent,
             self.received if copies is None else copies,
-            samples or {},
         )
 
 
@@ -167,11 +156,9 @@ class Effort:
         """Every event is published; what is still to be sent counts as processor time all the same."""
         self._ended_at = time.monotonic()
 
-    def report(self, bytes_sent: int = 0, samples: Mapping[str, int] | None = None) -> Published:
+    def report(self, bytes_sent: int = 0) -> Published:
         cpu = time.process_time() - self._cpu
-        return Published(
-            self._work.events, self._began_at, self._ended_at, cpu, bytes_sent, samples or {}
-        )
+        return Published(self._work.events, self._began_at, self._ended_at, cpu, bytes_sent)
 
 
 def _pauses(work: Work) -> Iterator[float]:

@@ -19,7 +19,6 @@ from bench.players import Player, Players, answers, ask_all
 from bench.servers import NatsServer, NotInstalled, free_port
 from bench.systems import nodes, peers, udp
 from bench.systems.nodes import NodeSetting
-from bench.systems.where import shares
 from bench.systems.work import LEAST_BYTES, Published, Received, Work, reports
 from bench.workloads import loss, stalls
 from bench.workloads.workload import (
@@ -215,16 +214,6 @@ def delay(outcome: Outcome) -> Values:
     }
 
 
-def profile(outcome: Outcome) -> Iterator[tuple[str, str, float]]:
-    """Where processor time goes, by layer: of the publisher, and of all subscribers together."""
-    for who, counted in (
-        ("publisher", [outcome.published.samples]),
-        ("subscribers", [report.samples for report in outcome.received]),
-    ):
-        for layer, part in shares(*counted).items():
-            yield who, layer, part
-
-
 def ways(options: argparse.Namespace) -> list[Way]:
     """What is to be measured: plain UDP, the peers, and nodes in every setting that is asked for."""
     found = [Way(PLAIN)] if options.plain == "yes" else []
@@ -269,8 +258,6 @@ def _speed(options: argparse.Namespace) -> Iterator[Row]:
                 measured.append((way, metrics))
                 own = {"subscribers": subscribers, "bytes": size} | way.settings()
                 yield from _rows(own, metrics, number)
-                if options.profile and way.is_camcast:
-                    yield from _profile(way, subscribers, size, number, options)
             for settings, metrics in ratios(measured):
                 own = {"subscribers": subscribers, "bytes": size} | settings
                 yield from _rows(own, metrics, number)
@@ -298,19 +285,6 @@ def _measure(way: Way, subscribers: int, size: int, options: argparse.Namespace)
         steady = Work(max(int(STEADY_SECONDS * options.rate), 1), size, options.rate)
         metrics |= delay(work_once(found, steady))
     return metrics
-
-
-def _profile(
-    way: Way, subscribers: int, size: int, number: int, options: argparse.Namespace
-) -> Iterator[Row]:
-    with company(way, subscribers) as found:
-        events = events_for(options.events, size)
-        work_once(found, Work(min(WARM_EVENTS, events), size))
-        outcome = work_once(found, Work(events, size, sampled=True))
-    own = {"subscribers": subscribers, "bytes": size} | way.settings()
-    for who, layer, part in profile(outcome):
-        settings = own | {"process": who, "layer": layer}
-        yield Row(settings, "time", part, "share", number)
 
 
 def ratios(
@@ -367,7 +341,6 @@ WORKLOAD = Workload(
             "datagram_size", [], "bytes of the largest datagram; 0: what a node takes", type=int
         ),
         Option("runs", 3, "runs of everything, each with its own processes", quick=1),
-        Option("profile", False, "a further work that shows where the time goes"),
         Option(
             "stop_one",
             False,
@@ -414,14 +387,6 @@ WORKLOAD = Workload(
                 "CPU": "{cpu ratio:.2f} x",
                 "p50": "{p50 ratio:.2f} x",
                 "p99": "{p99 ratio:.2f} x",
-            },
-        ),
-        RowTable(
-            "profile",
-            "Where processor time goes",
-            _KEYS | {"process": "process", "layer": "layer"},
-            {
-                "time": "{time:.0%}",
             },
         ),
         stalls.TABLE,

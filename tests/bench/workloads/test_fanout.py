@@ -1,22 +1,19 @@
-"""The fan-out: what is counted, what is reported, where time is said to go, and all systems at the same
+"""The fan-out: what is counted, what is reported, and all systems at the same
 work."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
 from bench.servers import NotInstalled
 from bench.systems import peers
-from bench.systems.where import ELSEWHERE, layer_of, sampled, shares
 from bench.systems.work import Events, Published, Received, Tally, Work, age
 from bench.workloads import fanout
 from bench.workloads.fanout import CAMCAST, PLAIN, Outcome, Way, delay, ratios, throughput
 from bench.workloads.workload import LEFT_OUT
 from overlay.errors import UsageError
-from pubsub.data import pack_data
 
 
 def test_metrics_add_up_the_processes() -> None:
@@ -152,24 +149,6 @@ def test_events_too_small_for_the_time_are_refused() -> None:
     options.bytes = [7]
     with pytest.raises(UsageError, match="at least 8 bytes"):
         next(iter(fanout.run(options)))
-
-
-def test_samples_are_counted_by_layer() -> None:
-    samples: dict[str, int] = {}
-    end = time.process_time() + 0.1
-    with sampled(samples):
-        while time.process_time() < end:
-            pack_data([[[1, 2, 3]]] * 100)
-    assert samples.get("encoding", 0) > samples.get("gossip", 0)
-    assert layer_of(None) == ELSEWHERE
-
-
-def test_shares_are_of_everything_and_the_largest_comes_first() -> None:
-    assert shares({"gossip": 1, "encoding": 2}, {"encoding": 1}) == {
-        "encoding": 0.75,
-        "gossip": 0.25,
-    }
-    assert shares() == {}
 
 
 def test_of_large_events_fewer_are_published() -> None:
