@@ -149,22 +149,13 @@ class Received:
         return self._read
 
 
-Row = tuple[bytes, int, int, float, bytes, int, bool]
+Row = tuple[bytes, int, int, float, bytes, bool]
 """An event, or several in one block, as a row of `pubsub.archive.protocol.messages.StoredEvents`."""
 
 
-def row_of(event: StoredEvent, base: int, resent: bool, number: int | None = None) -> Row:
-    """`resent`: as in `pubsub.archive.protocol.inventory`. `number`: the sequence number that is told, if not
-    the event's own."""
-    return (
-        event.publisher,
-        base,
-        event.catenation,
-        event.time,
-        event.body,
-        event.sequence if number is None else number,
-        resent,
-    )
+def row_of(event: StoredEvent, base: int, resent: bool) -> Row:
+    """`resent`: as in `pubsub.archive.protocol.inventory`."""
+    return event.publisher, base, event.catenation, event.time, event.body, resent
 
 
 def join_rows(rows: Sequence[Row]) -> Iterator[Row]:
@@ -176,15 +167,11 @@ def join_rows(rows: Sequence[Row]) -> Iterator[Row]:
         while stop < len(rows) and _is_next(rows[stop], first, stop - at):
             stop += 1
         for count, block in join([row[4] for row in rows[at:stop]]):
-            stream, base, catenation, time, _, number, resent = rows[at]
-            yield stream, base, catenation, time, block, number, resent
+            stream, base, catenation, time, _, resent = rows[at]
+            yield stream, base, catenation, time, block, resent
             at += count
 
 
 def _is_next(row: Row, first: Row, after: int) -> bool:
-    stream, base, catenation, time, _, number, resent = first
-    return (
-        row[0] == stream
-        and row[1:4] == (base, catenation + after, time)
-        and row[5:] == (number + after, resent)
-    )
+    stream, base, catenation, time, _, resent = first
+    return row[:4] == (stream, base, catenation + after, time) and row[5] == resent

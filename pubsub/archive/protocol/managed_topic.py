@@ -6,7 +6,7 @@ it is on stable storage; each stream is stored in order, without gaps, each even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from overlay.bounded import remember
@@ -43,13 +43,13 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.reading import AskEvents, AskLast, AskStreams, Reading
 from pubsub.archive.protocol.repair import Repair
-from pubsub.archive.protocol.replica_table import ReplicaTable, is_line
+from pubsub.archive.protocol.replica_table import ReplicaTable
 from pubsub.archive.protocol.replication import Replication
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
-from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
+from pubsub.archive.store.changes import Catenate, Change, StoredEvent
 from pubsub.archive.store.retention import Plan, Retention, Scan
 from pubsub.archive.store.store import Store
-from pubsub.event import MOST_EVENTS
+from pubsub.event import ID_BYTES, MOST_EVENTS
 
 LOAD_SECONDS = 5.0
 """The load is a mean over about this many seconds."""
@@ -178,7 +178,6 @@ class ManagedTopic:
     def _send_away(self, tell_replicas: bool = True) -> None:
         try:
             if tell_replicas:
-                self.replication.keep_lines()
                 self.exchange.flush()
         finally:
             self.entities.farewell()
@@ -273,7 +272,7 @@ class ManagedTopic:
         if accepted.events:
             last = accepted.first + len(accepted.events) - 1
             self.inventory.resent.add(stream, accepted.first, min(last, companion.resent))
-            self._store([*accepted.events], (), origin=True)
+            self._store([*accepted.events], origin=True)
         if accepted.missing is not None or not accepted.events:
             self._answer(stream, accepted.missing)
 
@@ -288,15 +287,13 @@ class ManagedTopic:
         """Events from another replica: what is next in its stream is stored, what is missing asked for."""
         new: list[NewEvent] = []
         behind: dict[bytes, int] = {}
-        lines: dict[bytes, int] = {}
         streams: dict[bytes, None] = {}
-        for stream, base, catenation, time, encoded, number, resent in rows:
-            if not self._is_well_formed(stream, base, catenation, encoded, number):
+        for stream, base, catenation, time, encoded, resent in rows:
+            if not self._is_well_formed(stream, base, catenation, encoded):
                 continue
             events = self.world.events_in(stream, encoded)
             if not events:
                 continue
-            lines.update((event.id, at) for at, event in enumerate(events, number))
             streams[stream] = None
             skipped = self.intake.skip_to(stream, base)
             last = catenation + len(events) - 1
@@ -315,8 +312,7 @@ class ManagedTopic:
             else:
                 behind.pop(stream, None)
         if new:
-            stored = ReplicaStored(self.topic, replica, tuple(lines.items()))
-            self._store(new, [stored], origin=False)
+            self._store(new, origin=False)
         else:
             self.replication.acknowledge(replica, streams)
         for stream, have in behind.items():
@@ -338,34 +334,31 @@ class ManagedTopic:
             self.replication.skipped(stream, mark)
 
         self.world.commit([Catenate(self.topic, stream, mark)], skipped)
-        self._store([*released.events], (), origin=True)
+        self._store([*released.events], origin=True)
 
-    def _is_well_formed(
-        self, stream: bytes, base: int, catenation: int, encoded: bytes, number: int
-    ) -> bool:
+    def _is_well_formed(self, stream: bytes, base: int, catenation: int, encoded: bytes) -> bool:
         """Whether another replica's event can be what it says; counted otherwise."""
         well_formed = (
             len(stream) == STREAM_BYTES
-            and 0 <= base < catenation < LARGEST_NUMBER
-            and is_line(id_of(encoded), number)
-            and max(catenation, number) < LARGEST_NUMBER - MOST_EVENTS
+            and 0 <= base < catenation < LARGEST_NUMBER - MOST_EVENTS
+            and len(id_of(encoded)) == ID_BYTES
         )
         if not well_formed:
             self.world.count_drop("malformed_stored_event")
         return well_formed
 
-    def _store(self, new: list[NewEvent], also: Sequence[Change], *, origin: bool) -> None:
+    def _store(self, new: list[NewEvent], *, origin: bool) -> None:
         """Store events that are next in their streams; each once, though it may come in two streams."""
         doubtful = [one.event.id for one in new if self._may_be_here(one.stream)]
         if not doubtful and not self._lookups:
-            self._store_new(new, also, (), origin)
+            self._store_new(new, (), origin)
             return
         self._lookups += 1  # what comes after them waits behind them
         topic = self.topic
 
         def known(found: dict[bytes, int]) -> None:
             self._lookups -= 1
-            self._store_new(new, also, found, origin)
+            self._store_new(new, found, origin)
 
         self.world.read(lambda store: store.sequences(topic, doubtful), known)
 
@@ -373,18 +366,16 @@ class ManagedTopic:
         """Whether an event that comes in a stream may be here in another one of its run."""
         return is_fork(stream) or self.here.is_forked(publisher_of(stream))
 
-    def _store_new(
-        self, new: list[NewEvent], also: Sequence[Change], known: Collection[bytes], origin: bool
-    ) -> None:
-        changes = list(also)
-        came, new, skipped = new, [], []
+    def _store_new(self, came: list[NewEvent], known: Collection[bytes], origin: bool) -> None:
+        new: list[NewEvent] = []
+        skipped: list[NewEvent] = []
         for one in came:  # one by one: an event may come twice in one message
             if one.event.id in known or one.event.id in self._staged:
                 skipped.append(one)
             else:
                 new.append(one)
                 self._staged[one.event.id] = None
-        changes += [Catenate(self.topic, one.stream, one.catenation) for one in skipped]
+        passed = [Catenate(self.topic, one.stream, one.catenation) for one in skipped]
 
         def stored(events: list[StoredEvent]) -> None:
             for one in skipped:
@@ -395,7 +386,7 @@ class ManagedTopic:
 
         if new or skipped:
             destinations = Matching(self.entities.all).destinations
-            self.inventory.store(new, destinations, changes, stored)
+            self.inventory.store(new, destinations, passed, stored)
 
     def _stored(self, events: list[StoredEvent], origin: bool) -> None:
         last: dict[bytes, int] = {}

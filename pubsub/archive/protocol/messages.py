@@ -28,7 +28,7 @@ is empty where it is not known; the numbers are the archive's then."""
 
 
 MARK_BYTES = 40
-"""Of a stream and its catenation number in a message, or of an event's id and its number."""
+"""Of a stream and its catenation number in a message."""
 
 
 def mark_size(mark: tuple[bytes, int]) -> int:
@@ -243,24 +243,21 @@ class StoredEvents:
 
     topic: str
     replica: bytes
-    events: tuple[tuple[bytes, int, int, float, bytes, int, bool], ...] = ()
-    """Stream; base; catenation number; time of archiving; the event; its sequence number there; whether yet
-    another archive may have delivered it before that time. Or the same of several events, in one block: these
-    are the numbers of the first, and those of the others follow."""
+    events: tuple[tuple[bytes, int, int, float, bytes, bool], ...] = ()
+    """Stream; base; catenation number; time of archiving; the event; whether yet another archive may have
+    delivered it before that time. Or the same of several events, in one block: the catenation number is that
+    of the first, and those of the others follow."""
     repaired: bool = False
-    """Asked for to repair damage: the sequence numbers are the receiver's own."""
-    lacking: Spans = ()
-    """Numbers that were asked for to repair damage and lead to no event here."""
+    """Asked for to repair damage."""
+    lacking: tuple[bytes, ...] = ()
+    """Ids of events that were asked for to repair damage and are not here."""
     skips: Marks = ()
     """Of these streams there is nothing up to this catenation number that the receiver lacks: it was removed,
     or is in another stream."""
-    known: tuple[tuple[bytes, int], ...] = ()
-    """The ids of events that the receiver has, or had, under these of its numbers."""
 
     def __post_init__(self) -> None:
-        _check_marks(self.skips, self.known)
-        _check(chain.from_iterable((row[1], row[2], row[5]) for row in self.events))
-        _check_spans(self.lacking)
+        _check_marks(self.skips)
+        _check(chain.from_iterable((row[1], row[2]) for row in self.events))
 
 
 @message(0x79)
@@ -271,18 +268,13 @@ class ReplicaInvoice:
     replica: bytes
     have: Marks = ()
     """By stream: everything up to this catenation number."""
-    stored: tuple[tuple[bytes, int], ...] = ()
-    """Lines of the replica-sequence table: ids of events, and their sequence numbers there."""
     want: bool = False
     """Send what comes after those."""
-    repair: Spans = ()
-    """Its own sequence numbers of events that were damaged and are wanted again."""
-    named: tuple[tuple[bytes, int], ...] = ()
-    """The ids that these events had, as far as they are known, and their numbers."""
+    damaged: tuple[bytes, ...] = ()
+    """Ids of events that were damaged there and are wanted again."""
 
     def __post_init__(self) -> None:
-        _check_marks(self.have, self.stored, self.named)
-        _check_spans(self.repair)
+        _check_marks(self.have)
 
 
 @message(0x94)

@@ -1,39 +1,39 @@
 """Damaged events are fetched from another replica or their publisher, or else given up and told as a gap.
 
-What a damaged event was is known from two sides: the store may still know its id, and the other replicas
-were told the number that it has here (the replica-sequence table, section 9.2). Each heartbeat one of the
-live replicas is asked for what is damaged. It sends what it has, and says what it cannot find: it never had
-it, or its retention has removed it, or it is damaged there too. Publishers that are there are asked by id
-too: one that waits until enough replicas have an event still keeps it.
+The store knows the ids of damaged events, as it keeps each twice. Each heartbeat one of the live replicas is
+asked for those that are damaged. It sends what it has, and says what it cannot find: it never had it, or its
+retention has removed it, or it is damaged there too. Publishers that are there are asked too: one that waits
+until enough replicas have an event still keeps it.
 
 A damaged event that is here under another number too (a replica or the publisher brought it again, when
 nothing told that it had been here) is struck out, and nobody misses anything. Any other is given up when
 every replica has said that it has none, other than those that have not been heard of for
 `DurableConfig.absence` seconds, and when publishers have had the time to find an archive. Until then
-subscribers wait before it.
+subscribers wait before it. An event whose id is lost as well is asked of nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, row_of
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.frontier import STREAM_BYTES
 from pubsub.archive.protocol.inventory import Inventory
-from pubsub.archive.protocol.messages import ReplicaInvoice, Spans, StoredEvents
-from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable, is_line
+from pubsub.archive.protocol.messages import ReplicaInvoice, StoredEvents
+from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.store import Store
+from pubsub.event import ID_BYTES
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers, Span
 
 MOST_SPANS = 256
-"""Spans, and ids, that are asked for, and answered, in one message."""
+"""Spans of damaged events that are looked at together; the others have their turn then."""
 
-NUMBERS_AT_ONCE = 65_536
-"""Numbers that are looked up for one question; the next one asks for the rest."""
+MOST_IDS = 256
+"""Events that are asked for, and answered, in one message."""
 
 READ_AT_ONCE = 16
 """Events that are read before their size is looked at."""
@@ -41,6 +41,9 @@ READ_AT_ONCE = 16
 GIVE_UP = 3
 """An event is given up no sooner than this many times `DurableConfig.patience` after its damage was seen: a
 publisher whose archive has failed finds another one within that time."""
+
+Ids = Mapping[int, Sequence[bytes]]
+"""By damaged number: the ids that its event may have had."""
 
 
 class Repair:
@@ -64,10 +67,10 @@ class Repair:
         self._seen_at: float | None = None
         """Since when something new has been known to be damaged."""
         self._damaged = Numbers()
-        self._ids: dict[int, dict[bytes, None]] = {}
-        """By damaged number: the ids that its event may have had."""
-        self._denied: dict[bytes, Numbers] = {}
-        """By replica: what it cannot find."""
+        self._wanted: dict[bytes, int] = {}
+        """The numbers of damaged events, by the ids that these may have had."""
+        self._denied: dict[bytes, dict[bytes, None]] = {}
+        """By replica: ids of events that it cannot find."""
         self._given_up = Numbers()
 
     # For this replica.
@@ -76,82 +79,78 @@ class Repair:
         """Ask for what is damaged, and give up what nobody has, unless there is nobody yet to ask."""
         damaged = Numbers(spans=self._inventory.damaged())
         if not damaged:
-            self._denied, self._given_up, self._ids, self._damaged = {}, Numbers(), {}, Numbers()
+            self._denied, self._given_up, self._wanted, self._damaged = {}, Numbers(), {}, Numbers()
             return
         if damaged.without(self._damaged):
             self._seen_at = self._world.context.now()
         self._damaged = damaged
         topic = self._world.topic
-        known = tuple(id for ids in self._ids.values() for id in ids)
+        looked_at = damaged.without(self._given_up).spans()[:MOST_SPANS]
 
-        def look(store: Store) -> tuple[dict[int, tuple[bytes, ...]], dict[bytes, int]]:
-            ids = store.damaged_ids(topic)
-            every = {*known, *(id for some in ids.values() for id in some)}
-            return ids, store.sequences(topic, every)
+        def look(store: Store) -> tuple[Ids, dict[bytes, int]]:
+            known = store.damaged_ids(topic, map(Span._make, looked_at))
+            ids = {n: [id for id in some if len(id) == ID_BYTES] for n, some in known.items()}
+            return ids, store.sequences(topic, {id for some in ids.values() for id in some})
 
-        def looked(found: tuple[dict[int, tuple[bytes, ...]], dict[bytes, int]]) -> None:
-            ids, here = found
-            for number, some in ids.items():
-                self._ids.setdefault(number, {}).update(dict.fromkeys(some))
-            self._go_on(Numbers(spans=self._inventory.damaged()), here, is_ready)
+        def looked(found: tuple[Ids, dict[bytes, int]]) -> None:
+            mended = Numbers(spans=looked_at).without(Numbers(spans=self._inventory.damaged()))
+            self._go_on(Numbers(spans=looked_at).without(mended), *found, is_ready)
 
         self._world.read(look, looked)
 
-    def _go_on(self, damaged: Numbers, here: dict[bytes, int], is_ready: bool) -> None:
+    def _go_on(self, damaged: Numbers, ids: Ids, here: Mapping[bytes, int], is_ready: bool) -> None:
         """`here`: the numbers of events that may be those of damaged numbers."""
-        self._ids = {number: ids for number, ids in self._ids.items() if number in damaged}
-        again = [
-            Span(number, number)
-            for number, ids in self._ids.items()
-            if number not in self._given_up and any(here.get(id, number) != number for id in ids)
-        ]
+        again = Numbers.of(
+            number
+            for number, some in ids.items()
+            if number in damaged and any(here.get(id, number) != number for id in some)
+        )
         if again and is_ready:
-            for span in again:
-                self._given_up.add_span(*span)
-            self._entities.strike_out(again)
-        damaged = damaged.without(self._given_up)
+            self._give_up(again)
+            self._entities.strike_out(again.spans())
+            damaged = damaged.without(again)
+        self._wanted = {id: n for n, some in ids.items() if n in damaged for id in some}
+        if self._wanted:
+            self._ask_somebody()
+            self._ask_publishers(tuple(self._wanted)[:MOST_IDS])
+        hopeless = self._hopeless(damaged)
+        if hopeless and is_ready:
+            self._give_up(hopeless)
+            sure = {n: some[0] for n, some in ids.items() if n in hopeless and len(some) == 1}
+            self._entities.give_up(hopeless.spans(), sure)
+
+    def _give_up(self, numbers: Numbers) -> None:
+        for span in numbers.spans():
+            self._given_up.add_span(*span)
+
+    def _ask_somebody(self) -> None:
         asked = [
             (peer, rest)
             for peer in self._table.live()
-            if (rest := damaged.without(self._denied.get(peer.id, Numbers())))
+            if (rest := [id for id in self._wanted if id not in self._denied.get(peer.id, {})])
         ]
         if asked:
             peer, rest = asked[self._world.context.random.randrange(0, len(asked))]
-            self._ask(peer, rest.spans()[:MOST_SPANS])
-        wanted = tuple(
-            id for number in damaged_first(damaged, self._ids) for id in self._ids[number]
-        )
-        if wanted:
-            self._ask_publishers(wanted)
-        hopeless = self._hopeless(damaged)
-        if hopeless and is_ready:
-            for span in hopeless.spans():
-                self._given_up.add_span(*span)
-            ids = {number: next(iter(ids)) for number, ids in self._ids.items() if len(ids) == 1}
-            self._entities.give_up(
-                hopeless.spans(), {number: id for number, id in ids.items() if number in hopeless}
-            )
+            world = self._world
+            question = ReplicaInvoice(world.topic, world.replica, damaged=tuple(rest[:MOST_IDS]))
+            world.context.send(peer.contact, question)
 
     def _hopeless(self, damaged: Numbers) -> Numbers:
+        """The damaged numbers of which no replica that may be there has an event."""
         now, config = self._world.context.now(), self._world.config
         if self._seen_at is None or now - self._seen_at < GIVE_UP * config.patience:
             return Numbers()
-        hopeless = damaged
-        for peer in self._table.peers.values():
-            if not self._is_absent(peer):
-                denied = self._denied.get(peer.id, Numbers())
-                hopeless = hopeless.without(hopeless.without(denied))
-        return hopeless
-
-    def _ask(self, peer: ReplicaPeer, spans: Spans) -> None:
-        world, wanted = self._world, Numbers(spans=spans)
-        named = [
-            (id, number) for number, ids in self._ids.items() if number in wanted for id in ids
+        denials = [
+            self._denied.get(peer.id, {})
+            for peer in self._table.peers.values()
+            if not self._is_absent(peer)
         ]
-        question = ReplicaInvoice(
-            world.topic, world.replica, repair=spans, named=tuple(named[:MOST_SPANS])
+        hoped_for = sorted(
+            number
+            for id, number in self._wanted.items()
+            if any(id not in denied for denied in denials)
         )
-        world.context.send(peer.contact, question)
+        return damaged.without(Numbers.of(hoped_for))
 
     def _is_absent(self, peer: ReplicaPeer) -> bool:
         since = self._started_at if peer.heard_at is None else peer.heard_at
@@ -159,37 +158,27 @@ class Repair:
 
     def receive(self, peer: ReplicaPeer, message: StoredEvents) -> None:
         """Another replica's answer. One that still catches up may find later what it lacks."""
-        damaged = Numbers(spans=self._inventory.damaged())
-        self._write(damaged, message.events)
-        for id, number in message.known:
-            if number in damaged and is_line(id, number):
-                self._ids.setdefault(number, {})[id] = None
+        self._write(message.events)
         if peer.is_ready:
-            denied = self._denied.setdefault(peer.id, Numbers())
-            for first, last in message.lacking:
-                denied.add_span(first, last)
+            denied = [*self._denied.get(peer.id, ()), *message.lacking]
+            self._denied[peer.id] = {id: None for id in denied if id in self._wanted}
 
     def receive_from_publisher(
         self, stream: bytes, first: int, events: Iterable[ReadEvent]
     ) -> None:
         """Events that a publisher sent, which may be among those that it was asked for by id."""
-        if not self._ids:
-            return
-        numbers = {id: number for number, ids in self._ids.items() for id in ids}
-        time = self._world.clock()
-        rows = [
-            (stream, 0, catenation, time, event.encoded, numbers[event.id], False)
-            for catenation, event in enumerate(events, first)
-            if event.id in numbers
-        ]
-        self._write(Numbers(spans=self._inventory.damaged()), rows)
+        if self._wanted:
+            time = self._world.clock()
+            rows = enumerate(events, first)
+            self._write([(stream, 0, number, time, one.encoded, False) for number, one in rows])
 
-    def _write(self, damaged: Numbers, rows: Iterable[Row]) -> None:
-        topic = self._world.topic
+    def _write(self, rows: Iterable[Row]) -> None:
+        topic, wanted = self._world.topic, self._wanted
+        damaged = Numbers(spans=self._inventory.damaged()).without(self._given_up)
         repairs = [
             StoredEvent(
                 topic,
-                number,
+                wanted[id_of(event)],
                 id_of(event),
                 stream,
                 catenation,
@@ -197,10 +186,8 @@ class Repair:
                 event,
                 self._entities.destinations(event),
             )
-            for stream, _, catenation, time, event, number, _ in rows
-            if number in damaged
-            and number not in self._given_up
-            and is_line(id_of(event), number)
+            for stream, _, catenation, time, event, _ in rows
+            if wanted.get(id_of(event), -1) in damaged
             and len(stream) == STREAM_BYTES
             and catenation > 0
             and self._world.event_in(stream, event) is not None
@@ -211,72 +198,35 @@ class Repair:
 
     # For another one.
 
-    def answer(self, peer: ReplicaPeer, spans: Spans, named: Iterable[tuple[bytes, int]]) -> None:
-        """Find the events that a replica has under these numbers, by the ids that it knows or as it told
-        before, and send them; and say which numbers lead to nothing."""
-        ids = tuple(line for line in named if is_line(*line))[:MOST_SPANS]
+    def answer(self, peer: ReplicaPeer, ids: Sequence[bytes]) -> None:
+        """Find the events that a replica asks for, and send them; and say which are not here."""
+        asked = [id for id in ids[:MOST_IDS] if len(id) == ID_BYTES]
+        self._world.read(
+            lambda store: self._find(store, asked), lambda found: self._send(peer, *found)
+        )
 
-        def found(answer: tuple[list[Row], Spans, list[tuple[bytes, int]]]) -> None:
-            self._send(peer, *answer)
-
-        self._world.read(lambda store: self._find(store, peer.id, spans, ids), found)
-
-    def _find(
-        self, store: Store, replica: bytes, spans: Spans, ids: Iterable[tuple[bytes, int]]
-    ) -> tuple[list[Row], Spans, list[tuple[bytes, int]]]:
-        """The events, the numbers that lead to nothing, and what was told of these numbers."""
+    def _find(self, store: Store, ids: Sequence[bytes]) -> tuple[list[Row], tuple[bytes, ...]]:
+        """The events, as many as go together; and the ids of those that are not here, or damaged too."""
         topic = self._world.topic
-        lacking, numbers = self._look_up(store, replica, spans)
-        told = list(numbers.items())[:MOST_SPANS]
-        numbers.update(ids)
-        here = {number: numbers[id] for id, number in store.sequences(topic, numbers).items()}
+        here = store.sequences(topic, ids)
+        numbers = sorted(here.values())
+        lacking = dict.fromkeys(ids)
         rows: list[Row] = []
-        left = sorted(here)[: self._world.config.window]
         room = self._world.config.window_bytes
-        unread = sorted(here)[len(left) :]
-        for start in range(0, len(left), READ_AT_ONCE):
-            if room <= 0:
-                unread += left[start:]
-                break
-            for event in store.read(topic, left[start : start + READ_AT_ONCE]):
+        while numbers and room > 0:
+            some, numbers = numbers[:READ_AT_ONCE], numbers[READ_AT_ONCE:]
+            for event in store.read(topic, some):
                 # Its marks are in the receiver's own notes.
-                rows.append(row_of(event, 0, False, here[event.sequence]))
+                rows.append(row_of(event, 0, False))
                 room -= len(event.body)
-        for number in (*(row[5] for row in rows), *(here[one] for one in unread)):
-            lacking.remove(number)
-        return rows, lacking.spans()[:MOST_SPANS], told
+                lacking.pop(event.id, None)
+        unread = dict.fromkeys(numbers)
+        return rows, tuple(id for id in lacking if here.get(id, 0) not in unread)
 
-    def _look_up(
-        self, store: Store, replica: bytes, spans: Spans
-    ) -> tuple[Numbers, dict[bytes, int]]:
-        """The numbers that are looked at, and the events behind them."""
-        looked = Numbers()
-        numbers: dict[bytes, int] = {}
-        room = NUMBERS_AT_ONCE
-        for first, last in spans[:MOST_SPANS]:
-            if first > last or not room:
-                continue
-            span = Span(first, min(last, first + room - 1))
-            room -= span.last - span.first + 1
-            looked.add_span(*span)
-            found = store.replica_ids(self._world.topic, replica, span)
-            numbers.update((id, number) for number, id in found.items())
-        return looked, numbers
-
-    def _send(
-        self, peer: ReplicaPeer, rows: list[Row], lacking: Spans, told: list[tuple[bytes, int]]
-    ) -> None:
-        world = self._world
-        config = world.config
+    def _send(self, peer: ReplicaPeer, rows: list[Row], lacking: tuple[bytes, ...]) -> None:
+        world, config = self._world, self._world.config
         for part in batches(rows, lambda row: len(row[4]), config.batch_bytes, config.batch):
             events = StoredEvents(world.topic, world.replica, tuple(part), repaired=True)
             world.context.send(peer.contact, events)
-        rest = StoredEvents(
-            world.topic, world.replica, repaired=True, lacking=lacking, known=tuple(told)
-        )
+        rest = StoredEvents(world.topic, world.replica, repaired=True, lacking=lacking)
         world.context.send(peer.contact, rest)
-
-
-def damaged_first(damaged: Numbers, ids: dict[int, dict[bytes, None]]) -> list[int]:
-    """The first damaged numbers whose ids are known."""
-    return [number for number in sorted(ids) if number in damaged][:MOST_SPANS]

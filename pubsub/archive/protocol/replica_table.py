@@ -1,8 +1,9 @@
 """The other replicas of a topic, and what each is known to have (sections 9.2 and 9.4).
 
-The lines of the paper's replica-sequence tables, one for each event, are in the store, where sync points
-and repairs look them up. Since every replica stores each stream in order, what a replica has and lacks is
-known from one number a stream; that is kept here.
+The paper's replica-sequence tables have a line for each event, with its number at each replica. Here every
+replica stores each stream in order, so that one number a stream says what a replica has and lacks. Sync
+points travel as such numbers too (`covering`), and a damaged event is known by its id (`repair`). Nothing
+needs the lines.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from overlay.errors import UsageError
 from pubsub.archive.protocol.forgetting import pack_time, unpack_time
 from pubsub.archive.protocol.frontier import Awaited, Frontier
 from pubsub.archive.protocol.messages import EntityUpdates
-from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
-from pubsub.archive.store.changes import ForgetReplica, Note
-from pubsub.event import ID_BYTES
+from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.store.changes import Note
 
 PEER = "peer/"
 SHARED = "shared until"
@@ -35,8 +35,6 @@ class ReplicaPeer:
     frontier: Frontier = field(default_factory=Frontier)
     """What it has on stable storage, as far as it told."""
     heard_at: float | None = None
-    is_in_touch: bool = False
-    """It has been live ever since it was told the numbers of our newest events."""
     count: int = 0
     is_ready: bool = False
     updates: int = -1
@@ -53,8 +51,6 @@ class ReplicaPeer:
     """Streams of which it has events that are not here."""
     ahead: dict[bytes, None] = field(default_factory=dict)
     """Streams of which it said to have events that were not here yet: they may be on their way."""
-    lines: list[tuple[bytes, int]] = field(default_factory=list)
-    """Lines of its replica-sequence table that are not written down yet."""
     pulled: Awaited = field(default_factory=Awaited)
     """What it was asked for last."""
     pulled_at: float = 0.0
@@ -114,7 +110,6 @@ class ReplicaTable:
             del self.peers[replica]
             topic = self._world.topic
             gone = (
-                ForgetReplica(topic, replica),
                 Note(topic, PEER + replica.hex(), None),
                 Note(topic, SHARED, pack_time(self._shared_until)),
             )
@@ -155,8 +150,3 @@ class ReplicaTable:
         `pubsub.reliable.stability` has what every member has."""
         marks = [here, *(peer.frontier.get(stream) for peer in self.peers.values())]
         return tuple(sorted(marks, reverse=True))
-
-
-def is_line(id: bytes, sequence: int) -> bool:
-    """Whether this can be a line of a replica-sequence table."""
-    return len(id) == ID_BYTES and 0 < sequence < LARGEST_NUMBER

@@ -1,11 +1,11 @@
 """Replicas of an archive (section 9): none is the first, and each decides for itself.
 
 A replica that gets an event from its publisher stores it, then sends it to the others; each of them stores it
-under a number of its own and tells all the others (table 1: stored events, invoices, replica information;
-entity updates are in `pubsub.archive.protocol.entity_exchange`). Losses show: in a stream's numbers when
-its next event comes, and otherwise in the digest that every sign of life carries. Then the one that may lack
-something sends the digests of all parts of its frontier, is told what there is in those that differ, and asks
-for what it lacks, a window at a time.
+under a number of its own and tells all the others how far the stream is there (table 1: stored events,
+invoices, replica information; entity updates are in `pubsub.archive.protocol.entity_exchange`). Losses show:
+in a stream's numbers when its next event comes, and otherwise in the digest that every sign of life carries.
+Then the one that may lack something sends the digests of all parts of its frontier, is told what there is in
+those that differ, and asks for what it lacks, a window at a time.
 
 A replica that is new, or was away, first catches up with the one that has most, and answers publishers and
 subscribers only then; when nobody is there to catch up with, it serves with what it has. A replica that
@@ -15,7 +15,6 @@ leaves makes sure first that another one has everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from overlay.contact import Contact
@@ -41,9 +40,9 @@ from pubsub.archive.protocol.messages import (
     mark_size,
 )
 from pubsub.archive.protocol.repair import Repair
-from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable, is_line
+from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import ReplicaStored, StoredEvent
+from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.store import Store
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Span
@@ -51,9 +50,6 @@ from pubsub.reliable.runs import RUN_BYTES
 
 if TYPE_CHECKING:
     from pubsub.archive.protocol.managed_topic import ManagedTopic
-
-MOST_LINES = 1024
-"""Lines of a replica's table that wait to be written."""
 
 ROW_BYTES = 100
 """Bytes of a row of `StoredEvents` beside the event."""
@@ -151,10 +147,7 @@ class Replication:
     def _overdue(self) -> None:
         if not self.has_left:
             self._beat()
-        live = dict.fromkeys(peer.id for peer in self.table.live())
-        self.keep_lines()
         for peer in list(self.table.peers.values()):
-            peer.is_in_touch = peer.is_in_touch and peer.id in live
             self.greet(peer.contact)
         self.repair.ask(self.is_ready)
         self._check_ready()
@@ -242,9 +235,6 @@ class Replication:
             peer.frontier.forget(info.floor)
         if is_new:
             self.greet(sender)
-        if not peer.is_in_touch:
-            peer.is_in_touch = True
-            self._tell_numbers(peer)
         if info.digest != self._here.digest():
             self._compare(peer)
         else:
@@ -261,32 +251,12 @@ class Replication:
         if not self.is_ready and info.ready:
             self._become_ready()
 
-    def _tell_numbers(self, peer: ReplicaPeer) -> None:
-        """Of the newest events: while two replicas were out of touch, each may have got them from their
-        publishers, and could not repair them for the other."""
-        topic, most = self._world.topic, self._room()
-        after = max(self._inventory.highest - most, 0)
-
-        def told(newest: list[StoredEvent]) -> None:
-            if newest and not self.has_left:
-                self._invoice(peer, (), stored=[(one.id, one.sequence) for one in newest])
-
-        self._world.read(lambda store: store.events(topic, after, most), told)
-
     def _invoice(
-        self,
-        peer: ReplicaPeer,
-        have: Iterable[tuple[bytes, int]],
-        *,
-        stored: Iterable[tuple[bytes, int]] = (),
-        want: bool = False,
+        self, peer: ReplicaPeer, have: Iterable[tuple[bytes, int]], *, want: bool = False
     ) -> None:
         world = self._world
-        rows = [*((True, mark) for mark in have), *((False, line) for line in stored)]
-        for part in batches(rows, lambda row: MARK_BYTES, world.config.batch_bytes):
-            marks = tuple(mark for is_mark, mark in part if is_mark)
-            lines = tuple(line for is_mark, line in part if not is_mark)
-            invoice = ReplicaInvoice(world.topic, world.replica, marks, lines, want)
+        for part in batches(have, mark_size, world.config.batch_bytes):
+            invoice = ReplicaInvoice(world.topic, world.replica, tuple(part), want)
             world.context.send(peer.contact, invoice)
 
     # Comparing.
@@ -373,14 +343,13 @@ class Replication:
     def stored(self, events: list[StoredEvent], bases: dict[bytes, int], origin: bool) -> None:
         """Events are safe here: `origin`, if they came from their publishers and not from a replica."""
         touched = {event.publisher: event.catenation for event in events}
-        lines = tuple((event.id, event.sequence) for event in events)
         if self._owed:
             self._owe(touched.items())
         for peer in list(self.table.live()):
             if origin:
                 fresh = [e for e in events if not peer.frontier.covers(e.publisher, e.catenation)]
                 self._send(peer, [self._row(e, bases.get(e.publisher, 0)) for e in fresh])
-            self._invoice(peer, touched.items(), stored=lines)
+            self._invoice(peer, touched.items())
             if peer.lacking:
                 self._pull(peer)
         if not self.is_ready:
@@ -438,33 +407,16 @@ class Replication:
             self.greet(sender)
             return
         peer.heard_at = self._world.context.now()
-        peer.lines += [line for line in invoice.stored if is_line(*line)]
-        if len(peer.lines) >= MOST_LINES:
-            self.keep_lines()
         if invoice.want:
             self._fill(peer, dict(invoice.have))
         else:
             self._learn(peer, invoice.have)
             ahead = (stream for stream, mark in invoice.have if not self._here.covers(stream, mark))
             peer.ahead.update(dict.fromkeys(ahead))
-        if invoice.repair:
-            answer = partial(self.repair.answer, peer, invoice.repair, invoice.named)
-            self.keep_lines(answer)
+        if invoice.damaged:
+            self.repair.answer(peer, invoice.damaged)
         self._check_ready()
         self._check_leaving()
-
-    def keep_lines(self, then: Callable[[], None] = lambda: None) -> None:
-        """Write down what replicas told of their numbers. Repairs alone need it: so it is done once a
-        heartbeat, and not with a sync of its own for each event."""
-        told = [peer for peer in self.table.peers.values() if peer.lines]
-        if not told:
-            then()
-            return
-        topic = self._world.topic
-        changes = [ReplicaStored(topic, peer.id, tuple(peer.lines)) for peer in told]
-        for peer in told:
-            peer.lines = []
-        self._world.commit(changes, then)
 
     def _learn(self, peer: ReplicaPeer, marks: Marks) -> None:
         """A replica has all this on stable storage."""

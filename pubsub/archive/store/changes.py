@@ -117,21 +117,6 @@ class ForgetStreams(SmallChange):
     publishers: tuple[bytes, ...]
 
 
-@_numbered(9)
-class ReplicaStored(SmallChange):
-    """Lines of another replica's table: events, by their ids, and their sequence numbers there."""
-
-    replica: bytes
-    stored: tuple[tuple[bytes, int], ...]
-
-
-@_numbered(10)
-class ForgetReplica(SmallChange):
-    """Remove a replica's table."""
-
-    replica: bytes
-
-
 @_numbered(11)
 class Note(SmallChange):
     """Keep a few bytes of the archive's own under a key; None removes them."""
@@ -162,11 +147,18 @@ class ForgetTopic(SmallChange):
 
 @_numbered(15)
 class Held(SmallChange):
-    """Said at the beginning of a segment: a topic's events, and the lines of its replicas' tables."""
+    """Said at the beginning of a segment: the numbers of a topic's events."""
 
     spans: tuple[Span, ...]
-    lines: tuple[tuple[bytes, tuple[Span, ...]], ...]
-    """For each replica the numbers there of the events in its table."""
+
+
+@_numbered(9)
+class Before(SmallChange):
+    """Said in a batch of the append-only files: the ids of the events in the batch before it. So an event of
+    which nothing can be read any more is still known by its id."""
+
+    events: tuple[tuple[int, bytes], ...]
+    """Sequence numbers and ids."""
 
 
 _EVENT = struct.Struct(">QdBHHI")
@@ -216,7 +208,6 @@ def unpack_change(packed: memoryview) -> SmallChange:
     kind = _KINDS[number]
     if kind is Held:
         values[1] = _spans(values[1])
-        values[2] = tuple((replica, _spans(spans)) for replica, spans in values[2])
     elif kind is Drop:
         values[1] = _spans(values[1])
         values[2] = tuple(map(EntityGap.unpack, values[2]))

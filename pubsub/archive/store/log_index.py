@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
-from pubsub.archive.store.changes import Change, Drop, Held, ReplicaStored, StoredEvent
+from pubsub.archive.store.changes import Before, Change, Drop, Held, StoredEvent
 from pubsub.archive.store.registry import Registry
 from pubsub.archive.store.segment import (
     EVENT,
@@ -32,8 +33,7 @@ from pubsub.reliable.numbers import Numbers, Span
 
 
 class LogIndex(Store):
-    """A store without its files: the registry, an index of the events and of the replicas' tables, and what
-    is damaged.
+    """A store without its files: the registry, an index of the events, and what is damaged.
 
     The index has the tables of the SQL stores, in memory, with each event's place in the files: about 150
     bytes an event, whatever its size."""
@@ -75,29 +75,21 @@ class LogIndex(Store):
         rows = self._ask("SELECT place FROM events WHERE place BETWEEN ? AND ?", topic, span)
         return sorted(self._sequence(place) for (place,) in rows)
 
-    def _told(self, topic: str) -> dict[bytes, Numbers]:
-        """By replica: its numbers of the events in its table."""
-        found: dict[bytes, Numbers] = {}
-        for replica, sequence in self._query(
-            "SELECT replica, sequence FROM replica_events WHERE topic = ? ORDER BY sequence",
-            (self._names.topics.get(topic, -1),),
-        ):
-            found.setdefault(replica, Numbers(most=None)).add(sequence)
-        return found
-
     # -- damage --
 
-    def spoil(self, topic: str, span: Span, id: bytes = b"") -> None:
-        """The events of a span cannot be read, as far as they are not in the index. `id`: that of the one
-        event, where it is known."""
+    def spoil(self, topic: str, span: Span) -> None:
+        """The events of a span cannot be read, as far as they are not in the index."""
         spoilt = self._damaged.setdefault(topic, Numbers(most=None))
         spoilt.add_span(*span)
         for sequence in self._numbers(topic, span):
             spoilt.remove(sequence)
-        if id and span.first in spoilt:
-            self._named.setdefault(topic, {})[span.first] = id
         if not spoilt:
             del self._damaged[topic]
+
+    def name(self, topic: str, sequence: int, id: bytes) -> None:
+        """An event had this id; of use if it is damaged."""
+        if sequence in self._damaged.get(topic, ()):
+            self._named.setdefault(topic, {})[sequence] = id
 
     def note_used(self, topic: str, sequence: int) -> None:
         """A number must not be given again, though nothing that can be read has it."""
@@ -114,25 +106,21 @@ class LogIndex(Store):
         for sequence in [one for one in named if span.first <= one <= span.last]:
             del named[sequence]
 
-    def damaged_ids(self, topic: str) -> dict[int, tuple[bytes, ...]]:
-        found = super().damaged_ids(topic)
+    def damaged_ids(self, topic: str, spans: Iterable[Span]) -> dict[int, tuple[bytes, ...]]:
+        asked = list(spans)
+        found, numbers = super().damaged_ids(topic, asked), Numbers(most=None, spans=asked)
         with self._lock:
-            named = self._named.get(topic, {})
-            return found | {number: (id,) for number, id in sorted(named.items())}
+            named = sorted(self._named.get(topic, {}).items())
+        return found | {number: (id,) for number, id in named if number in numbers}
 
     # -- snapshots --
 
     def snapshot(self) -> list[Change]:
-        """Everything but the events themselves and the lines of replicas' tables."""
-        held = [
-            Held(
-                topic,
-                self._held(topic),
-                tuple((replica, told.spans()) for replica, told in self._told(topic).items()),
-            )
-            for topic in sorted({*self._registry, *self._names.topics})
-        ]
-        return [*self._registry.changes(), *held]
+        """Everything but the events themselves."""
+        topics = sorted({*self._registry, *self._names.topics})
+        held = [Held(topic, self._held(topic)) for topic in topics]
+        named = [Before(topic, tuple(ids.items())) for topic, ids in self._named.items() if ids]
+        return [*self._registry.changes(), *held, *named]
 
     def _held(self, topic: str) -> tuple[Span, ...]:
         """What is there, and what is not there and should be."""
@@ -151,7 +139,7 @@ class LogIndex(Store):
             else:
                 changes.append((change, None))
         for topic in list(self._names.topics):
-            self._keep(topic, held.get(topic, Held(topic, (), ())))
+            self._keep(topic, held.get(topic, Held(topic, ())))
         self._registry = Registry()
         self.settle(changes)
         self._damaged.clear()
@@ -163,17 +151,9 @@ class LogIndex(Store):
         spans = Numbers(most=None, spans=held.spans)
         gone = Numbers.of(one for one in self._numbers(topic, EVERYTHING) if one not in spans)
         self.settle([(Drop(topic, gone.spans()), None)])
-        lines = dict(held.lines)
-        for replica, told in self._told(topic).items():
-            for span in told.without(Numbers(most=None, spans=lines.get(replica, ()))).spans():
-                self._writer.execute(
-                    "DELETE FROM replica_events"
-                    " WHERE topic = ? AND replica = ? AND sequence BETWEEN ? AND ?",
-                    (self._names.topics[topic], replica, *span),
-                )
 
     def survivors(self, segment: Segment) -> list[Change]:
-        """The events of a segment that are still there, and the lines of replicas' tables that still hold.
+        """The events of a segment that are still there.
 
         All other changes are in the snapshot of a later segment."""
         rest: list[Change] = []
@@ -187,13 +167,6 @@ class LogIndex(Store):
                 for (packed,) in self._ask(place, change.topic, span):
                     if EventPlace.unpack(packed)[:2] == (segment.number, one.offset):
                         rest.append(change)
-            elif isinstance(change, ReplicaStored):
-                topic, replica = change.topic, change.replica
-                numbers = [sequence for _, sequence in change.stored] or [0]
-                told = self.replica_ids(topic, replica, Span(min(numbers), max(numbers)))
-                lines = tuple(line for line in change.stored if told.get(line[1]) == line[0])
-                if lines:
-                    rest.append(ReplicaStored(topic, replica, lines))
         return rest
 
 
@@ -254,7 +227,20 @@ def recover(index: LogIndex, segments: list[Segment], synced_batch: int) -> Reco
         _replay(recovery, segment, scan)
     recovery.settle()
     _close_holes(recovery)
+    if index.damage():
+        for one in chain(*scans):
+            _name(recovery, one)
     return recovery
+
+
+def _name(recovery: Recovery, one: FoundRecord) -> None:
+    """Note which ids a record tells of: that of its event, or those of a batch before."""
+    if one.header is not None and one.header.kind == EVENT:
+        topic = recovery.topics.get(one.header.topic_check, "")
+        recovery.index.name(topic, one.header.sequence, one.header.id)
+    elif one.body is not None and isinstance(change := change_in(one), Before):
+        for sequence, id in change.events:
+            recovery.index.name(change.topic, sequence, id)
 
 
 def _is_whole(records: list[FoundRecord]) -> bool:
@@ -332,7 +318,7 @@ def _note(recovery: Recovery, segment: Segment, one: FoundRecord) -> None:
         if one.header.kind == EVENT:
             sequence = one.header.sequence
             recovery.index.note_used(topic, sequence)
-            recovery.index.spoil(topic, Span(sequence, sequence), one.header.id)
+            recovery.index.spoil(topic, Span(sequence, sequence))
         else:
             recovery.state_damaged = True
     if one.header.kind == EVENT:

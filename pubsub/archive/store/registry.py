@@ -12,7 +12,7 @@ which sees the registry through its own changes; `settle` makes them the registr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -125,12 +125,10 @@ class Pending:
         return None if topic in self.forgotten else self._registry.get(topic, kind, key)
 
     def apply(self, change: Change) -> None:
-        """Take a change into account; those of the inventory and of replicas leave no trace here."""
-        if type(change) is StoredEvent:  # first of all, for nearly all of them are
-            self._raise(change.topic, "last", "", change.sequence)
-            self._raise(change.topic, "catenation", change.publisher, change.catenation)
-            return
+        """Take a change into account; those of the inventory leave no trace here."""
         match change:
+            case StoredEvent(topic, sequence, _, publisher, catenation):
+                self.appended(topic, sequence, {publisher: catenation})
             case Reserve(topic, last):
                 self._raise(topic, "last", "", last)
             case Catenate(topic, publisher, catenation):
@@ -148,6 +146,12 @@ class Pending:
                 self.changed = {row: one for row, one in self.changed.items() if row[0] != topic}
             case _:
                 self._apply_to_entity(change)
+
+    def appended(self, topic: str, last: int, marks: Mapping[bytes, int]) -> None:
+        """Events were stored: the highest number among them, and the highest of each publisher."""
+        self._raise(topic, "last", "", last)
+        for publisher, catenation in marks.items():
+            self._raise(topic, "catenation", publisher, catenation)
 
     def _apply_to_entity(self, change: Change) -> None:
         match change:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 from zlib import crc32
@@ -26,9 +27,7 @@ from pubsub.archive.errors import StoreError
 from pubsub.archive.store.changes import (
     Change,
     Drop,
-    ForgetReplica,
     ForgetTopic,
-    ReplicaStored,
     StoredEvent,
 )
 from pubsub.archive.store.gaps import EntityGap
@@ -84,10 +83,6 @@ SCHEMA = (
     """CREATE TABLE IF NOT EXISTS state (
         topic {int} NOT NULL, kind TEXT NOT NULL, key {blob} NOT NULL, value {blob} NOT NULL,
         checksum {int} NOT NULL, PRIMARY KEY (topic, kind, key))""",
-    """CREATE TABLE IF NOT EXISTS replica_events (
-        topic {int} NOT NULL, replica {blob} NOT NULL, sequence {int} NOT NULL, id {blob} NOT NULL,
-        PRIMARY KEY (topic, replica, sequence))""",
-    """CREATE INDEX IF NOT EXISTS replica_events_by_id ON replica_events (topic, id)""",
 )
 
 
@@ -160,7 +155,7 @@ class Names:
 
 
 def load(connection: Connection) -> tuple[Registry, Names]:
-    """Everything but the events and the replicas' tables; `StoreError` when a row is damaged."""
+    """Everything but the events; `StoreError` when a row is damaged."""
     registry, names = Registry(), Names()
     for row in connection.query(
         "SELECT number, kind, topic, name, checksum FROM names ORDER BY number"
@@ -200,14 +195,28 @@ _PUT_STATE = (
     "INSERT INTO state (topic, kind, key, value, checksum) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT (topic, kind, key) DO UPDATE SET value = excluded.value, checksum = excluded.checksum"
 )
-_PUT_REPLICA_EVENT = (
-    "INSERT INTO replica_events (topic, replica, sequence, id) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT (topic, replica, sequence) DO UPDATE SET id = excluded.id"
-)
+
+
+@dataclass(slots=True)
+class _Appended:
+    """New events of one topic that a batch has gathered."""
+
+    number: int
+    """The topic's."""
+    last: int
+    """The highest number used so far."""
+    count: int = 0
+    size: int = 0
+    streams: dict[bytes, int] = field(default_factory=dict)
+    """The numbers of the streams."""
+    marks: dict[bytes, int] = field(default_factory=dict)
+    """By publisher, the highest catenation number."""
 
 
 class SqlBatch:
-    """Writes a batch; `settle` makes it visible in memory once it is committed."""
+    """Writes a batch; `settle` makes it visible in memory once it is committed.
+
+    Events that follow each other are gathered: what they change of their topic is noted once for all."""
 
     def __init__(
         self,
@@ -227,6 +236,8 @@ class SqlBatch:
         self._names = names
         self._pending = Pending(registry)
         self._events: list[tuple[Any, ...]] = []
+        self._appended: dict[str, _Appended] = {}
+        """By topic: what is known of `_events`."""
         self._topics: dict[str, int | None] = {}
         """Numbers of topics that this batch begins; None for one that it ends."""
         self._amounts: dict[str, tuple[int, int]] = {}
@@ -245,7 +256,7 @@ class SqlBatch:
         else:
             self._flush()
             self._write(change)
-        self._pending.apply(change)
+            self._pending.apply(change)
 
     def finish(self) -> None:
         """Write what `add` has gathered."""
@@ -268,53 +279,66 @@ class SqlBatch:
     # -- events --
 
     def _append(self, event: StoredEvent, kept_at: bytes) -> None:
-        topic = self._topic(event.topic)
-        place = topic << SEQUENCE_BITS | event.sequence
-        row = (
-            place,
-            event.time,
-            len(event.body),
-            self._audience(event.destinations),
-            self._stream(topic, event.publisher),
-            event.catenation,
-            0 if kept_at else event_checksum(event),
-            event.id,
-            kept_at or event.body,
-        )
-        self._add(event.topic, 1, len(event.body))
-        if event.sequence > self._last(event.topic):
-            self._events.append(row)
-        else:
-            self._replace(event, row)
+        known = self._appended.get(event.topic) or self._begin(event.topic)
+        if event.sequence <= known.last:
+            self._replace(event, kept_at)
+            return
+        publisher, catenation = event.publisher, event.catenation
+        known.last = event.sequence
+        known.count += 1
+        known.size += len(event.body)
+        if catenation > known.marks.get(publisher, -1):
+            known.marks[publisher] = catenation
+        self._events.append(self._row(known, event, kept_at))
 
-    def _replace(self, event: StoredEvent, row: tuple[Any, ...]) -> None:
+    def _begin(self, topic: str) -> _Appended:
+        last = self._pending.get(topic, "last") or 0
+        known = self._appended[topic] = _Appended(self._topic(topic), last)
+        return known
+
+    def _row(self, known: _Appended, event: StoredEvent, kept_at: bytes) -> tuple[Any, ...]:
+        _, sequence, id, publisher, catenation, time, body, destinations = event
+        stream = known.streams.get(publisher)
+        if stream is None:
+            stream = known.streams[publisher] = self._stream(known.number, publisher)
+        audience = self._names.audiences.get(destinations)
+        return (
+            known.number << SEQUENCE_BITS | sequence,
+            time,
+            len(body),
+            self._new_audience(destinations) if audience is None else audience,
+            stream,
+            catenation,
+            0 if kept_at else event_checksum(event),
+            id,
+            kept_at or body,
+        )
+
+    def _replace(self, event: StoredEvent, kept_at: bytes) -> None:
         """Write an event whose number has been used, in the place of one that may be there."""
         self._flush()
+        row = self._row(_Appended(self._topic(event.topic), 0), event, kept_at)
         self._tell_freed((row[0], row[0]))
         for (size,) in self._connection.query("SELECT size FROM events WHERE place = ?", (row[0],)):
             self._add(event.topic, -1, -size)
         self._connection.execute(_PUT_EVENT, row)
+        self._add(event.topic, 1, len(event.body))
+        self._pending.apply(event)
         self.mended.append((event.topic, Span(event.sequence, event.sequence)))
 
     def _flush(self) -> None:
         if self._events:
             self._connection.insert_events(self._events)
-            self._events = []
+        for topic, known in self._appended.items():
+            self._pending.appended(topic, known.last, known.marks)
+            self._add(topic, known.count, known.size)
+        self._events, self._appended = [], {}
 
     def _write(self, change: Change) -> None:
         match change:
             case Drop(topic, spans, _):
                 for span in spans:
                     self._drop(topic, span)
-            case ReplicaStored(topic, replica, stored):
-                number = self._topic(topic)
-                rows = [(number, replica, sequence, id) for id, sequence in stored]
-                self._connection.execute_many(_PUT_REPLICA_EVENT, rows)
-            case ForgetReplica(topic, replica):
-                self._connection.execute(
-                    "DELETE FROM replica_events WHERE topic = ? AND replica = ?",
-                    (self._topic(topic), replica),
-                )
             case ForgetTopic(topic):
                 self._forget(topic)
 
@@ -326,11 +350,6 @@ class SqlBatch:
         [(count, size)] = self._connection.query(
             "SELECT count(*), coalesce(sum(size), 0) FROM events WHERE place BETWEEN ? AND ?",
             places,
-        )
-        self._connection.execute(
-            "DELETE FROM replica_events WHERE topic = ? AND id IN"
-            " (SELECT id FROM events WHERE place BETWEEN ? AND ?)",
-            (number, *places),
         )
         self._connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places)
         self._add(topic, -count, -int(size))
@@ -347,7 +366,7 @@ class SqlBatch:
         self._drop(topic, Span(0, MAX_SEQUENCE))
         number = self._topic(topic)
         self._topics[topic] = None
-        for table in ("names", "state", "replica_events"):
+        for table in ("names", "state"):
             self._connection.execute(f"DELETE FROM {table} WHERE topic = ?", (number,))
         self._connection.execute("DELETE FROM names WHERE number = ?", (number,))
         self._amounts[topic] = (0, 0)
@@ -390,13 +409,11 @@ class SqlBatch:
             self._name(number, "stream", topic, publisher)
         return number
 
-    def _audience(self, destinations: tuple[str, ...]) -> int:
-        number = self._names.audiences.get(destinations)
-        if number is None:
-            number = self._names.free_number()
-            self._names.audiences[destinations] = number
-            self._names.members[number] = destinations
-            self._name(number, "audience", 0, msgpack.packb(destinations))
+    def _new_audience(self, destinations: tuple[str, ...]) -> int:
+        number = self._names.free_number()
+        self._names.audiences[destinations] = number
+        self._names.members[number] = destinations
+        self._name(number, "audience", 0, msgpack.packb(destinations))
         return number
 
     def _name(self, number: int, kind: str, topic: int, name: bytes) -> None:
@@ -405,10 +422,6 @@ class SqlBatch:
             self._connection.execute(_PUT_NAME, checked(number, kind, topic, name))
 
     # -- amounts --
-
-    def _last(self, topic: str) -> int:
-        """The highest number used so far, this batch included."""
-        return self._pending.get(topic, "last") or 0
 
     def _amount(self, topic: str) -> tuple[int, int]:
         return self._amounts.get(topic) or self._names.amounts.get(topic, (0, 0))

@@ -55,7 +55,6 @@ def check_file(writer: Connection) -> None:
     """Return when the file is whole, as far as SQLite can tell; `StoreError` when it cannot be made so."""
     # The names of columns are on the disk too, and those of events are not used before one is read.
     writer.query(f"SELECT {', '.join(EVENT_COLUMNS)} FROM events LIMIT 0")
-    writer.query("SELECT topic, replica, sequence, id FROM replica_events LIMIT 0")
     if _is_whole(writer):
         return
     lost, misplaced = writer.query(_LOST), writer.query(_MISPLACED)

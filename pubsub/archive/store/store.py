@@ -1,10 +1,9 @@
 """A store of an archive: what every kind of it promises, and all that does not depend on the database
-(sections 4.4, 4.5 and 9.2 of the reliable delivery paper).
+(sections 4.4 and 4.5 of the reliable delivery paper).
 
 A store keeps, for each topic: the inventory of events, each with a sequence number; the dissemination table
 (for whom an event is, and who has not had it); the registered entities with their state and sync
-points; the catenation number of each publisher; one table for each other replica, of the numbers that events
-have there.
+points; the catenation number of each publisher.
 
 Changes are written in batches:
 
@@ -327,17 +326,6 @@ class Store:
                 for place, time, size, audience, id, stream in rows
             ]
 
-    # -- tables of other replicas --
-
-    def replica_ids(self, topic: str, replica: bytes, span: Span) -> dict[int, bytes]:
-        """The events that have these numbers at a replica, in order, as far as it told."""
-        rows = self._query(
-            "SELECT sequence, id FROM replica_events WHERE topic = ? AND replica = ?"
-            " AND sequence BETWEEN ? AND ? ORDER BY sequence",
-            (self._names.topics.get(topic, -1), replica, *span),
-        )
-        return {sequence: bytes(id) for sequence, id in rows}
-
     # -- damage --
 
     def damage(self) -> tuple[Damage, ...]:
@@ -349,22 +337,17 @@ class Store:
                 for span in spoilt.spans()
             )
 
-    def damaged_ids(self, topic: str) -> dict[int, tuple[bytes, ...]]:
-        """The ids that damaged events had, by sequence number, as far as they are known. An event has several
-        where the damage may be in the id itself: one of them is right."""
-        with self._lock:
-            spoilt = list(self._damaged.get(topic, ()))
-        in_row = f"SELECT id FROM events{self._by_row} WHERE place BETWEEN ? AND ?"
-        in_index = f"SELECT id FROM events{self._by_id} WHERE place BETWEEN ? AND ?"
-        found: dict[int, tuple[bytes, ...]] = {}
-        for number in spoilt[:_PAGE]:
-            rows = [
-                *self._ask(in_row, topic, Span(number, number)),
-                *self._ask(in_index, topic, Span(number, number)),
-            ]
-            ids = dict.fromkeys(bytes(id) for (id,) in rows if isinstance(id, _BYTES) and id)
-            found[number] = tuple(ids)
-        return found
+    def damaged_ids(self, topic: str, spans: Iterable[Span]) -> dict[int, tuple[bytes, ...]]:
+        """The ids of events of these numbers, which are damaged, by number and as far as they are known. An
+        event has several where the damage may be in the id itself: one of them is right."""
+        found: dict[int, dict[bytes, None]] = {}
+        for span in spans:
+            for source in dict.fromkeys((self._by_row, self._by_id)):
+                ids = f"SELECT place, id FROM events{source} WHERE place BETWEEN ? AND ?"
+                for place, id in self._ask(ids, topic, span):
+                    if isinstance(id, _BYTES) and id:
+                        found.setdefault(self._sequence(place), {})[bytes(id)] = None
+        return {number: tuple(ids) for number, ids in sorted(found.items())}
 
     def verify(self) -> tuple[Damage, ...]:
         """Read everything back, compare checksums, and return `damage()`."""

@@ -92,7 +92,7 @@ def test_an_event_that_waited_keeps_the_time_at_which_it_was_archived() -> None:
     one = new_stream(publisher.id, 1_000_000_000, 1)
     for number, time in ((2, 1e9 + 20), (3, 1e9 + 30), (1, 1e9 + 10)):
         event = make_event(publisher, b"a run   ", number)
-        row = (one, 0, number, time, event, number, False)
+        row = (one, 0, number, time, event, False)
         archive.core.take(b"other", [row])
     sim.stage.run_for(1)
     stored = archive.store.events(TOPIC, 0, 10)

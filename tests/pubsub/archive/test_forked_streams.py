@@ -109,7 +109,7 @@ def test_a_replica_gets_what_is_in_two_streams_in_the_order_of_publishing() -> N
     core.receive_companion(publisher, Companion(TOPIC, origin, 0, 1, events[:2], 0))
     core.receive_companion(publisher, Companion(TOPIC, fork, 2, 3, events[2:4], 0))
     sim.stage.run_for(1)
-    rows = [(origin, 2, n, 1e9, events[n - 1], n, False) for n in (3, 4, 5)]
+    rows = [(origin, 2, n, 1e9, events[n - 1], False) for n in (3, 4, 5)]
     core.take(b"a replica that is gone", rows)
     sim.stage.run_for(1)
     sim.archives.append(sim.make_archive(1))

@@ -129,8 +129,8 @@ def test_a_question_for_every_number_there_is_is_answered(
     to = sim.archives[0].contact
     stranger.send(to, messages.ReplicaInfo(TOPIC, b"other", "alive", 0, b"", 0, False, -1, 0, 0))
     sim.stage.run_for(1)
-    spans = ((0, 2**53 - 1), (5, 2), (1, 2**53 - 1))
-    stranger.send(to, messages.ReplicaInvoice(TOPIC, b"other", (), (), False, spans))
+    ids = (b"short", b"", b"i" * 16, *(b"%016d" % number for number in range(2000)))
+    stranger.send(to, messages.ReplicaInvoice(TOPIC, b"other", (), False, ids))
     sim.stage.run_for(1)
     publisher.publish()
     sim.stage.run_for(2)
@@ -140,7 +140,7 @@ def test_a_question_for_every_number_there_is_is_answered(
 
 @pytest.mark.parametrize("number", [-1, 2**53, 2**63, 2**64 - 1])
 def test_a_number_that_no_store_could_keep_makes_no_message(number: int) -> None:
-    made = messages.ReplicaInvoice(TOPIC, b"other", (), (), False, ((1, 9),))
-    object.__setattr__(made, "repair", ((1, number),))
+    made = messages.ReplicaInvoice(TOPIC, b"other", ((b"stream", 9),))
+    object.__setattr__(made, "have", ((b"stream", number),))
     with pytest.raises(wire.WireError):
         wire.decode(wire.encode(made))

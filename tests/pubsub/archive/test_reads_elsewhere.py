@@ -15,7 +15,7 @@ from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.store import Retention, open_store
 
 READS = ("events", "read", "sequences", "by_catenation", "firsts_above", "first_beyond", "since")
-READS += ("holdings", "replica_ids")
+READS += ("holdings", "damaged_ids")
 
 
 class Watched:
@@ -51,6 +51,7 @@ def test_no_read_of_the_store_is_done_on_the_event_loop(
             for number in range(10):
                 await node.publish("/t", number, durable=True, copies=2)
             taken = []
+            await other.close()  # the subscriber is to come to the one that is watched
             async with node.subscribe("/t", durable="name", since="beginning") as events:
                 async for event in events:
                     taken.append(event.data)

@@ -12,6 +12,7 @@ import pytest
 
 from pubsub.archive.store.changes import Change, StoredEvent
 from pubsub.archive.store.retention import Retention
+from pubsub.archive.store.segment import Records
 from pubsub.reliable.runs import Gap
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
@@ -39,6 +40,17 @@ def damage(archive: ArchiveActor, id: bytes) -> None:
         if stored in contents
     ]
     archive.disk.flip(place[0], 8 * place[1])
+
+
+def lose(archive: ArchiveActor, id: bytes) -> None:
+    """Damage both headers of an event's record, so that nothing can be read of it."""
+    for path, contents in archive.disk.image().items():
+        if path.endswith(".log"):
+            salt = bytes.fromhex(path.partition("-")[2].removesuffix(".log"))
+            for one in Records(salt).scan(contents):
+                if one.header is not None and one.header.id == id:
+                    archive.disk.flip(path, 8 * one.offset)
+                    archive.disk.flip(path, 8 * (one.end - 1))
 
 
 def start(seed: int) -> tuple[Simulation, SubscriberActor, PublisherActor]:
@@ -104,6 +116,23 @@ def test_a_gap_is_told_though_another_replica_is_gone_for_good(forgotten: bool) 
         sim.stage.run_for(CONFIG.absence)
     sim.stage.run_for(10)
     assert_told(sim, reader, ids[7])
+
+
+def test_an_event_of_which_nothing_can_be_read_is_fetched_from_another_replica() -> None:
+    sim, reader, _ = start(11)
+    ids = publish(sim)
+    one, other = sim.archives
+    one.crash()
+    lose(one, ids[7])
+    one.start()
+    assert not one.store.sequences(TOPIC, [ids[7]])
+    sim.stage.run_for(10)
+    assert one.store.sequences(TOPIC, [ids[7]])
+    other.crash()
+    reader.start()
+    sim.stage.run_for(30)
+    assert not reader.gaps
+    assert not verdict(sim.history, "exact", ordered=True)
 
 
 def test_an_event_is_waited_for_while_its_replica_may_come_back() -> None:

@@ -35,7 +35,7 @@ def send_as_replica(archive: Archive, node: Node, stream: bytes, event: bytes) -
     core, contact = archive.topics["/t"].replication, node.attachment.contact
     core.receive_info(contact, ReplicaInfo("/t", b"evil", "alive", 0, b"", 0, True, -1, 0, 0))
     core.receive_events(
-        contact, StoredEvents("/t", b"evil", ((stream, 0, 2, 1.0, event, 7, False),), False, (), ())
+        contact, StoredEvents("/t", b"evil", ((stream, 0, 2, 1.0, event, False),), False, (), ())
     )
 
 
@@ -82,7 +82,10 @@ def test_a_forged_event_does_not_repair_a_damaged_one() -> None:
         (damage,) = archive._store.damage()
         core, contact = archive.topics["/t"].replication, node.attachment.contact
         core.receive_info(contact, ReplicaInfo("/t", b"evil", "alive", 0, b"", 0, True, -1, 0, 0))
-        rows = ((stream, 0, 2, 1.0, forged(node, stream, 2, None), damage.span.first, False),)
+        await asyncio.sleep(2)  # by now it has asked for the event
+        ((id,),) = archive._store.damaged_ids("/t", [damage.span]).values()
+        true_run = stream[:-8] + id[:8]
+        rows = ((stream, 0, 2, 1.0, forged(node, true_run, 2, None), False),)
         core.receive_events(contact, StoredEvents("/t", b"evil", rows, True, (), ()))
         await asyncio.sleep(0.1)
         assert archive.node.metrics.as_dict()["archive_dropped"] == {"bad_signature": 1}

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 from pubsub.archive.store import (
     Change,
     Drop,
-    ForgetReplica,
     ForgetTopic,
     Holding,
-    ReplicaStored,
     StoredEvent,
 )
 from pubsub.archive.store.registry import Pending, Registry
@@ -23,7 +21,6 @@ class PlainStore:
     def __init__(self) -> None:
         self.registry = Registry()
         self.all: dict[str, dict[int, StoredEvent]] = {}
-        self.lines: dict[tuple[str, bytes], dict[int, bytes]] = {}
 
     def apply(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -37,21 +34,11 @@ class PlainStore:
                     self._drop(topic, spans)
                 case ForgetTopic(topic):
                     self.all.pop(topic, None)
-                    self.lines = {key: rows for key, rows in self.lines.items() if key[0] != topic}
-                case ReplicaStored(topic, replica, stored):
-                    rows = self.lines.setdefault((topic, replica), {})
-                    rows.update({sequence: id for id, sequence in stored})
-                case ForgetReplica(topic, replica):
-                    self.lines.pop((topic, replica), None)
 
     def _drop(self, topic: str, spans: Iterable[Span]) -> None:
         for first, last in spans:
             for event in [e for e in self.inventory(topic) if first <= e.sequence <= last]:
                 del self.all[topic][event.sequence]
-                for key, rows in self.lines.items():
-                    if key[0] == topic:
-                        for number in [n for n, id in rows.items() if id == event.id]:
-                            del rows[number]
 
     def inventory(self, topic: str) -> list[StoredEvent]:
         return [event for _, event in sorted(self.all.get(topic, {}).items())]

@@ -11,12 +11,10 @@ from pubsub.archive.store import (
     Deregister,
     Drop,
     EntityGap,
-    ForgetReplica,
     ForgetTopic,
     GapsTold,
     Note,
     PutEntity,
-    ReplicaStored,
     Reserve,
     StoredEvent,
 )
@@ -25,7 +23,6 @@ from pubsub.reliable.numbers import Span
 TOPICS = ("/soccer", "/soccer/italy")
 ENTITIES = ("anna", "bert", "carl")
 PUBLISHERS = (b"P" * 28, b"Q" * 28)
-REPLICAS = (b"R" * 20, b"S" * 20)
 
 
 def event(
@@ -51,14 +48,13 @@ class Schedule:
         self.chance = random.Random(seed)
         self._last = dict.fromkeys(TOPICS, 0)
         self._catenations = {(topic, publisher): 0 for topic in TOPICS for publisher in PUBLISHERS}
-        self._replica = 0
 
     def batch(self) -> list[Change]:
         return [self.change() for _ in range(self.chance.randrange(1, 8))]
 
     def change(self) -> Change:
         chance, topic = self.chance, self.chance.choice(TOPICS)
-        entity, replica = chance.choice(ENTITIES), chance.choice(REPLICAS)
+        entity = chance.choice(ENTITIES)
         if chance.random() < 0.6:
             return self.event(topic)
         last = self._last[topic]
@@ -76,10 +72,6 @@ class Schedule:
             return AdvanceSync(topic, entity, *(chance.randrange(last + 1) for _ in range(2)))
         if kind == 8:
             return Catenate(topic, chance.choice(PUBLISHERS), chance.randrange(20))
-        if kind == 9:
-            return ReplicaStored(topic, replica, self.lines(topic))
-        if kind == 10 and chance.random() < 0.3:
-            return ForgetReplica(topic, replica)
         if kind == 11:
             value = chance.choice((None, chance.randbytes(4)))
             return Note(topic, chance.choice(("a/1", "a/2", "b/1")), value)
@@ -119,12 +111,3 @@ class Schedule:
     def span(self, topic: str) -> Span:
         first = self.chance.randrange(self._last[topic] + 2)
         return Span(first, first + self.chance.randrange(5))
-
-    def lines(self, topic: str) -> tuple[tuple[bytes, int], ...]:
-        """Events that a replica has stored, each once, under numbers of its own."""
-        lines = []
-        for _ in range(self.chance.randrange(4)):
-            self._replica += 1
-            publisher = self.chance.choice(PUBLISHERS)
-            lines.append((publisher[:8] + self._replica.to_bytes(8, "big"), self._replica))
-        return tuple(lines)

@@ -215,7 +215,37 @@ def test_the_number_of_a_damaged_event_is_not_given_again_and_its_id_is_known() 
     (path,) = [path for path in image if path.endswith(".log")]
     store = flip_and_open(image, path, 8 * image[path].index(EVENTS[3].id + b"/soccer"))
     assert store.last_sequence("/soccer") == 3
-    assert store.damaged_ids("/soccer") == {3: (EVENTS[3].id,)}
+    assert store.damaged_ids("/soccer", [Span(3, 3)]) == {3: (EVENTS[3].id,)}
     store.write([EVENTS[3]])
     store.sync()
-    assert not store.damaged_ids("/soccer")
+    assert not store.damage()
+
+
+def test_the_ids_of_events_in_a_lost_sector_are_known() -> None:
+    """Also after another start, when the file of the batch behind it may be gone."""
+    disk = VirtualDisk()
+    store = AppendFileStore(disk, "/archive", segment_bytes=1200)
+    for number in range(1, 7):
+        store.write([EVENTS[number], EVENTS[number + 10]] if number == 3 else [EVENTS[number]])
+        store.sync()
+    store.close()
+    image = disk.image()
+    (path,) = [path for path in image if EVENTS[3].id in image[path]]
+    lost = [one for where, one in records(image) if where == path and is_of(one, {3, 13})]
+    contents = bytearray(image[path])
+    contents[lost[0].offset : lost[-1].end] = bytes(lost[-1].end - lost[0].offset)
+    disk = VirtualDisk.of(image | {path: bytes(contents)})
+    for _ in range(3):
+        store = AppendFileStore(disk, "/archive", segment_bytes=1200)
+        assert numbers(store.damage()) >= {3, 13}
+        found = store.damaged_ids("/soccer", [Span(3, 3), Span(13, 13)])
+        assert found == {3: (EVENTS[3].id,), 13: (EVENTS[13].id,)}
+        for number in range(20, 25):
+            store.write([EVENTS[number], Drop("/soccer", (Span(number, number),))])
+            store.sync()
+        store.close()
+
+
+def is_of(one: FoundRecord, sequences: set[int]) -> bool:
+    header = one.header
+    return header is not None and header.kind == EVENT and header.sequence in sequences

@@ -10,7 +10,6 @@ from pubsub.archive.store import (
     ForgetStreams,
     Note,
     PutEntity,
-    ReplicaStored,
     Reserve,
     Store,
     StoreError,
@@ -20,7 +19,6 @@ from tests.pubsub.archive.store.conftest import Opener
 from tests.pubsub.archive.store.plain_store import PlainStore
 from tests.pubsub.archive.store.schedules import (
     PUBLISHERS,
-    REPLICAS,
     TOPICS,
     Schedule,
     event,
@@ -51,9 +49,6 @@ def assert_same(store: Store, plain: PlainStore) -> None:
         assert store.entities(topic) == tuple(entities[name] for name in sorted(entities))
         assert store.catenations(topic) == registry.rows(topic, "catenation")
         assert store.notes(topic) == dict(sorted(registry.rows(topic, "note").items()))
-        for replica in REPLICAS:
-            lines = dict(sorted(plain.lines.get((topic, replica), {}).items()))
-            assert store.replica_ids(topic, replica, Span(0, LAST)) == lines
         for publisher in PUBLISHERS:
             stream = [one for one in inventory if one.publisher == publisher]
             assert store.by_catenation(topic, publisher, Span(0, LAST)) == stream
@@ -213,15 +208,6 @@ def test_an_event_under_two_numbers_is_found_once_in_its_stream(opener: Opener) 
     commit(store, event(1), event(2), event(3, catenation=2), event(4, catenation=3))
     found = store.by_catenation("/soccer", PUBLISHERS[0], Span(0, LAST))
     assert [(one.catenation, one.sequence) for one in found] == [(1, 1), (2, 3), (3, 4)]
-
-
-def test_tables_of_replicas_are_read_by_their_numbers(opener: Opener) -> None:
-    store = opener()
-    first, second = event(1), event(2)
-    commit(store, first, second)
-    commit(store, ReplicaStored("/soccer", REPLICAS[0], ((second.id, 40),)))
-    assert store.replica_ids("/soccer", REPLICAS[0], Span(40, 41)) == {40: second.id}
-    assert not store.replica_ids("/soccer", REPLICAS[1], Span(40, 41))
 
 
 def test_nobody_else_gets_in_while_a_store_is_open(opener: Opener) -> None:

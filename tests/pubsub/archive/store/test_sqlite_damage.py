@@ -12,7 +12,6 @@ from pubsub.archive.store import (
     AdvanceSync,
     Note,
     PutEntity,
-    ReplicaStored,
     Reserve,
     Store,
     StoreError,
@@ -22,7 +21,6 @@ from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.schedules import event
 
 EVENTS = {n: event(n, body=b"goal %d, " % n * (3 + n % 40)) for n in range(2, 90)}
-REPLICA = b"R" * 20
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +29,12 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     store = open_store(f"sqlite:///{path}")
     store.write([PutEntity("/soccer", "anna", 0, b"profile"), Reserve("/soccer", 1)])
     store.sync()
-    lines = tuple((one.id, number) for number, one in EVENTS.items())
     store.write(list(EVENTS.values()))
     store.sync()
     store.write(
         [
             Note("/soccer", "key", b"value"),
             AdvanceSync("/soccer", "anna", 4),
-            ReplicaStored("/soccer", REPLICA, lines),
         ]
     )
     store.sync()
