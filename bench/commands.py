@@ -301,8 +301,7 @@ def run_workload(
         file.add(row)
         if as_json:
             print(json.dumps({"experiment": workload.name} | asdict(row)), flush=True)
-    for name, picture in workload.pictures(rows).items():
-        (file.path.parent / name).write_text(picture)
+    workload.write_figures(rows, file.path.parent)
     if not as_json:
         print_tables(workload, rows)
         print(f"\nrows are in {file.path}", flush=True)

@@ -341,8 +341,7 @@ def take(root: Path, out: Path) -> Iterator[str]:
         both = _replaced(Figures.read(path).recorded, rows)
         kept = tuple(one for one in both if any(marker.shows(one.row) for marker in own))
         Figures(kept).write(path)
-        for name, picture in workload.pictures([one.row for one in kept]).items():
-            (root / "docs" / name).write_text(picture)
+        workload.write_figures([one.row for one in kept], root / "docs")
         yield f"{workload.name}: {len(kept)} figures"
 
 

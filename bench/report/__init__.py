@@ -33,7 +33,7 @@ def report_files(found: Content) -> dict[str, str]:
     from bench.report.page import as_html, as_json, as_markdown
     from bench.report.svg import draw
 
-    drawn = [*([found.pareto] if found.pareto else []), *found.figures]
+    drawn = [*([found.pareto] if found.pareto else []), *found.figures, *found.speed_figures]
     files = {f"figures/{figure.name}.svg": draw(figure) + "\n" for figure in drawn}
     written = {"report.md": as_markdown(found), "report.json": as_json(found), PAGE: as_html(found)}
     return files | written

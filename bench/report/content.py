@@ -20,7 +20,7 @@ from bench.report.real_nodes import cross_check, pareto, real_node_tables, varia
 from bench.report.spread import spread
 from bench.report.svg import Figure
 from bench.report.table import Table
-from bench.report.tables import speed_tables, tables
+from bench.report.tables import speed_figures, speed_tables, tables
 
 TIER_WORDS = {
     "model": "by formula",
@@ -84,6 +84,7 @@ class Content:
     real_nodes: list[Table]
     speed: list[Table]
     """The other benchmarks, and what was not run."""
+    speed_figures: list[Figure]
     provenance: Provenance
     costs: Table
     experiments: Table
@@ -106,6 +107,7 @@ def content(material: Material) -> Content:
         figures(aggregates),
         [*real_node_tables(aggregates), cross_check(aggregates)],
         speed_tables(material.directory),
+        speed_figures(material.directory),
         provenance(material),
         cost_table(material.asked),
         experiments_table(material.asked),

@@ -42,7 +42,7 @@ def as_html(content: Content) -> str:
         tables="".join(map(_table, content.tables)) or "<p>No suite with alternatives was run.</p>",
         figures="".join(map(_figure, content.figures)),
         real_nodes="".join(map(_table, content.real_nodes)) or "<p>No real nodes were run.</p>",
-        speed="".join(map(_table, content.speed)),
+        speed="".join([*map(_figure, content.speed_figures), *map(_table, content.speed)]),
         spread=content.spread or "<p>No emulated event was traced.</p>",
         provenance=_definitions(content.provenance.items)
         + _table(content.costs)
@@ -273,12 +273,10 @@ def as_markdown(content: Content) -> str:
     lines += _sections(content.tables)
     lines += ["", "## Figures", ""]
     drawn = [content.pareto] if content.pareto else []
-    for figure in [*drawn, *content.figures]:
-        lines += [f"### {figure.title}", "", f"![{figure.title}](figures/{figure.name}.svg)", ""]
-        lines += [figure.caption, ""]
+    lines += _drawn([*drawn, *content.figures])
     lines += ["## Real nodes, beside the formulas"]
     lines += _sections(content.real_nodes)
-    lines += ["", "## Speed", *_sections(content.speed)]
+    lines += ["", "## Speed", "", *_drawn(content.speed_figures), *_sections(content.speed)]
     lines += ["", "## Words", "", *(f"- {word}: {meaning}" for word, meaning in GLOSSARY)]
     lines += ["", "## How it was made", ""]
     lines += [f"- {name}: {value}" for name, value in content.provenance.items]
@@ -306,6 +304,15 @@ def as_json(content: Content) -> str:
         "tables": {"modes": modes, **tables},
     }
     return json.dumps(said, indent=1) + "\n"
+
+
+def _drawn(figures: list[Figure]) -> list[str]:
+    """Figures in Markdown, each under its title and above its caption."""
+    lines = []
+    for figure in figures:
+        lines += [f"### {figure.title}", "", f"![{figure.title}](figures/{figure.name}.svg)", ""]
+        lines += [figure.caption, ""]
+    return lines
 
 
 def _sections(tables: list[Table]) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from bench.model import formulas, parity
 from bench.model.pmcast import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
 from bench.model.printed import TABLE_1, TABLE_2, PublishedRow
 from bench.report.figures import SMALLEST, printed_setting, printed_whole
+from bench.report.svg import Figure
 from bench.report.table import Table, digits, in_words, remade_by, sizes_words
 from bench.results import WHOLE
 from bench.suites.settings import SIMULATED, TOPOLOGIES
@@ -293,6 +295,17 @@ def speed_tables(directory: Path | None) -> list[Table]:
         ]
     if absent:
         found.append(Table("Not run", ("what", "how"), tuple(absent)))
+    return found
+
+
+def speed_figures(directory: Path | None) -> list[Figure]:
+    """The figures of every workload that was run."""
+    if directory is None:
+        return []
+    found: list[Figure] = []
+    for workload in workloads():
+        rows = [one.row for one in read_rows(directory, workload.name)]
+        found += [replace(own, commands=(workload.command,)) for own in workload.figures(rows)]
     return found
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from bench.report.svg import Figure, Panel, Point, Series
 from bench.workloads.workload import Option, Row, RowTable, Setting, Workload, rows_of
 from overlay.errors import UsageError
-
-if TYPE_CHECKING:
-    from bench.report.svg import Panel, Point
 
 DELIVERIES = 12_000
 FEWEST, MOST = 100, 2000
@@ -54,36 +51,28 @@ def _matrix(participants: int) -> Iterator[Row]:
         yield from rows_of({"participants": participants, "event": event}, cost)
 
 
-def pictures(rows: Sequence[Row]) -> Mapping[str, str]:
-    """Messages a second, and the share of deliveries that arrived: a panel for each network, as SVG."""
-    from bench.report.svg import Figure, draw
-
+def figures(rows: Sequence[Row]) -> list[Figure]:
+    """Messages a second, and the share of deliveries that arrived: a panel for each network."""
     if not any(row.metric == "rate" for row in rows):
-        return {}
-    rate = Figure(
-        "topic-throughput",
-        "Topic broadcast of 1-KiB messages: reliable and best-effort",
-        "",
-        "participants",
-        "messages/s",
-        _panels(rows, "rate"),
-        log_y=True,
-    )
-    delivered = Figure(
-        "topic-delivered",
-        "Share of deliveries that arrived",
-        "",
-        "participants",
-        "delivered",
-        _panels(rows, "delivered"),
-        share=True,
-    )
-    return {"topic-throughput.svg": draw(rate), "topic-delivered.svg": draw(delivered)}
+        return []
+    title, x_label = "Topic broadcast of 1-KiB messages: reliable and best-effort", "participants"
+    throughput = _panels(rows, "rate")
+    arrived = _panels(rows, "delivered")
+    return [
+        Figure("topic-throughput", title, "", x_label, "messages/s", throughput, log_y=True),
+        Figure(
+            "topic-delivered",
+            "Share of deliveries that arrived",
+            "",
+            x_label,
+            "delivered",
+            arrived,
+            share=True,
+        ),
+    ]
 
 
 def _panels(rows: Sequence[Row], metric: str) -> tuple[Panel, ...]:
-    from bench.report.svg import Panel, Series
-
     chosen = [row for row in rows if row.metric == metric and "semantics" in row.settings]
     return tuple(
         Panel(
@@ -104,8 +93,6 @@ def _panels(rows: Sequence[Row], metric: str) -> tuple[Panel, ...]:
 
 
 def _points(rows: Sequence[Row], wanted: Mapping[str, str]) -> tuple[Point, ...]:
-    from bench.report.svg import Point
-
     values = {
         int(str(row.settings["participants"])): row.value
         for row in rows
@@ -164,5 +151,5 @@ WORKLOAD = Workload(
     ),
     quick_seconds=20,
     is_wrong=_lost,
-    pictures=pictures,
+    figures=figures,
 )

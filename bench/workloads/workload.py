@@ -11,8 +11,11 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import Formatter
 from typing import Any
+
+from bench.report.svg import Figure, draw
 
 Setting = str | int | float | bool | None
 
@@ -215,12 +218,17 @@ class Workload:
     """About how long the quick size takes on two idle cores."""
     is_wrong: Callable[[Sequence[Row]], bool] = field(default=lambda rows: False)
     """Whether the rows show that something failed, such as a loss where nothing may be lost."""
-    pictures: Callable[[Sequence[Row]], Mapping[str, str]] = field(default=lambda rows: {})
-    """Figures drawn from the rows: SVG by the name of the file."""
+    figures: Callable[[Sequence[Row]], Sequence[Figure]] = field(default=lambda rows: ())
+    """Drawn from the rows: files beside them, and in the report."""
 
     @property
     def command(self) -> str:
         return f"camcast bench {self.name}"
+
+    def write_figures(self, rows: Sequence[Row], directory: Path) -> None:
+        """Each figure as a file of its own."""
+        for figure in self.figures(rows):
+            (directory / f"{figure.name}.svg").write_text(draw(figure))
 
     def defaults(self, quick: bool) -> argparse.Namespace:
         """The options of the quick size, or those of the command without any."""

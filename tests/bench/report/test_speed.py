@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
-from bench.report.tables import speed_tables
+from bench.report.page import as_html
+from bench.report.tables import speed_figures, speed_tables
 from bench.workloads import workloads
 from bench.workloads.records import Provenance, RowFile
 from bench.workloads.workload import LEFT_OUT, Row
+from tests.bench.report.synthetic import whole_content
 
 ORIGIN = Provenance("2026-02-03 04:05:06 UTC", "abc1234", "a machine", "3.12", 0.1, "the command")
 
@@ -42,3 +45,17 @@ def test_a_listing_has_its_place_too(tmp_path: Path) -> None:
     table = speed_tables(tmp_path)[0]
     assert table.rows == (("sealing", "seal", "2.5", "us/datagram", "plain: 0.7"),)
     assert "the command" in table.note
+
+
+def test_figures_of_a_benchmark_are_in_the_report(tmp_path: Path) -> None:
+    assert speed_figures(tmp_path) == []
+    file = RowFile(tmp_path, "topics", ORIGIN)
+    for participants in (2, 10):
+        settings = {"network": "virtual", "participants": participants, "semantics": "reliable"}
+        file.add(Row(settings, "rate", 100.0 * participants, "messages/s"))
+        file.add(Row(settings, "delivered", 1.0, "share"))
+    found = speed_figures(tmp_path)
+    assert [figure.name for figure in found] == ["topic-throughput", "topic-delivered"]
+    assert found[0].commands == ("camcast bench topics",)
+    page = as_html(dataclasses.replace(whole_content(), speed_figures=found))
+    assert all(f'<figure id="{figure.name}"' in page for figure in found)
