@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import bench.workloads
 from bench import commands
 from bench.commands import command_of, run_workload
 from bench.players import PlayerFailed
+from bench.quote import Figures, Kept, quoted
+from bench.report.tables import speed_tables
 from bench.workloads import workloads
 from bench.workloads.records import Recorded, newest, provenance, read_rows
 from bench.workloads.workload import (
@@ -25,6 +29,7 @@ from bench.workloads.workload import (
     markdown_table,
     quantile,
 )
+from pubsub.cli import main
 
 TABLE = RowTable(
     "speed",
@@ -164,3 +169,43 @@ def test_one_workload_that_fails_does_not_keep_the_others_from_running(
     told = capsys.readouterr()
     assert "failed: camcast bench failing: process 5 has ended" in told.err
     assert "1,001 /s" in told.out
+
+
+NEW = """
+from bench.workloads.workload import Option, Row, RowTable, Workload
+
+
+def run(options):
+    for size in options.sizes:
+        yield Row({"size": size}, "rate", 10.0 * size, "1/s")
+
+
+WORKLOAD = Workload(
+    "pigeons",
+    "Pigeons",
+    "Messages a second by pigeon.",
+    (Option("sizes", [1, 2], "bytes of a message", quick=[1]),),
+    run,
+    (RowTable("speed", "By pigeon", {"size": "bytes"}, {"messages/s": "{rate:,.0f}"}),),
+    quick_seconds=1,
+)
+"""
+
+
+def test_a_new_benchmark_is_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pigeons.py").write_text(NEW)
+    monkeypatch.setattr("bench.workloads.__path__", [*bench.workloads.__path__, str(tmp_path)])
+    bench.workloads.workloads.cache_clear()
+    try:
+        assert main(["bench", "pigeons", "--sizes", "3", "--out", str(tmp_path)]) == 0
+        assert "30" in capsys.readouterr().out
+        first, *_ = speed_tables(tmp_path)
+        assert (first.title, first.rows) == ("Pigeons: By pigeon", (("3", "30"),))
+        page = "<!-- figures: pigeons.speed --><!-- end of figures -->"
+        rows = Figures(tuple(read_rows(tmp_path, "pigeons")))
+        assert "| 3 | 30 |" in quoted(page, Kept({"pigeons": rows}, {}))
+    finally:
+        bench.workloads.workloads.cache_clear()
+        sys.modules.pop("bench.workloads.pigeons", None)
