@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from overlay.contact import Contact, PeerId
@@ -32,15 +33,10 @@ from overlay.wire import Data, message
 from pubsub.data import pack_data
 from pubsub.reliable.receipts import check_seconds
 from pubsub.rights import Action, Holder
-
-MOST_SERVERS = 16
-"""Servers of a name that are looked for at a time."""
+from pubsub.servers import SEARCH_SECONDS, Servers, listed
 
 MOST_ASKED = 256
 """Servers of a name that one `request_all` asks."""
-
-SEARCH_SECONDS = 0.5
-"""Between two searches for servers while none is known."""
 
 MOST_WAITING = 1_000
 """Requests that may wait for one server's program; further ones are refused, and go to another server."""
@@ -91,7 +87,7 @@ class Asked:
     def __init__(
         self,
         context: Context,
-        directory: TopicDirectory,
+        servers: Servers,
         question: Question,
         timeout: float,
         serves_here: Callable[[], bool],
@@ -101,12 +97,14 @@ class Asked:
         this node serves the name itself, which the directory does not say."""
         self._serves_here = serves_here
         self._context = context
-        self._directory = directory
+        self._servers = servers
         self._question = question
         self._patience = timeout / 3
         self._done = done
         self._left: list[Contact] = []
         self._tried: dict[PeerId, None] = {}
+        """Who is not asked again before all the others were."""
+        self._asked: dict[PeerId, None] = {}
         self._now: PeerId | None = None
         self._patience_timer: Timer | None = None
         self._search_timer: Timer | None = None
@@ -119,15 +117,18 @@ class Asked:
         return self._question.name
 
     def _search(self) -> None:
-        self._directory.contacts(_listed(self._question.name), MOST_SERVERS, self._found)
+        self._now = None
+        self._servers.find(
+            self._question.name, self._found, min(SEARCH_SECONDS, self._patience / 2)
+        )
 
     def _found(self, contacts: tuple[Contact, ...]) -> None:
         if self._is_over:
             return
         if self._serves_here():
             contacts = (*contacts, self._context.contact)
-        self._left = [one for one in contacts if one.id not in self._tried]
-        self._context.random.shuffle(self._left)
+        left = [one for one in contacts if one.id not in self._tried]
+        self._left = self._servers.in_turn(left)
         if self._left:
             self._ask_next()
         else:
@@ -141,15 +142,21 @@ class Asked:
             self._search()
             return
         server = self._left.pop()
-        self._tried[server.id] = None
+        self._tried[server.id] = self._asked[server.id] = None
         self._now = server.id
-        self._patience_timer = self._context.call_later(self._patience, self._ask_next)
+        self._patience_timer = self._context.call_later(self._patience, self._give_up)
         self._context.send(server, self._question)
+
+    def _give_up(self) -> None:
+        if self._now is not None:
+            self._servers.was_silent(self._now)
+        self._ask_next()
 
     def receive(self, sender: Contact, answer: Answer) -> None:
         """Any server that was asked may reply, one that was given up too."""
-        if self._is_over or sender.id not in self._tried:
+        if self._is_over or sender.id not in self._asked:
             return
+        self._servers.has_answered(sender.id)
         if not answer.again:
             self._finish(answer)
         elif sender.id == self._now:
@@ -162,6 +169,7 @@ class Asked:
 
     def cancel(self) -> None:
         self._is_over = True
+        self._servers.forget(self._question.name, self._found)
         for timer in (self._end, self._patience_timer, self._search_timer):
             if timer is not None:
                 timer.cancel()
@@ -174,6 +182,7 @@ class AskedAll:
         self,
         context: Context,
         directory: TopicDirectory,
+        servers: Servers,
         question: Question,
         timeout: float,
         serves_here: Callable[[], bool],
@@ -183,6 +192,7 @@ class AskedAll:
         `timeout` seconds."""
         self._context = context
         self._directory = directory
+        self._servers = servers
         self._question = question
         self._serves_here = serves_here
         self._done = done
@@ -193,6 +203,7 @@ class AskedAll:
         self._is_searching = self._is_over = False
         self._replies: list[Reply] = []
         self._end = context.call_later(timeout, self._finish)
+        self._known_timer = context.call_later(min(SEARCH_SECONDS, timeout / 4), self._ask_known)
         self._search()
 
     @property
@@ -201,22 +212,32 @@ class AskedAll:
 
     def _search(self) -> None:
         self._is_searching = True
-        self._directory.sample(_listed(self._question.name), MOST_ASKED, self._found)
+        self._directory.sample(listed(self._question.name), MOST_ASKED, self._found)
 
     def _found(self, contacts: tuple[Contact, ...]) -> None:
         if self._is_over:
             return
         self._is_searching = False
+        self._servers.remember(self._question.name, contacts)
         if self._serves_here():
             contacts = (self._context.contact, *contacts)
-        new = [one for one in contacts if one.id not in self._tried]
-        for server in new[: MOST_ASKED - len(self._tried)]:
-            self._tried[server.id] = self._silent[server.id] = None
-            self._context.send(server, self._question)
+        new = self._ask(contacts)
         if not new and self._replies and not self._silent:
             self._finish()
         elif not new:
             self._search_timer = self._context.call_later(SEARCH_SECONDS, self._search)
+
+    def _ask(self, contacts: tuple[Contact, ...]) -> bool:
+        """Whether one of them was not asked yet."""
+        new = [one for one in contacts if one.id not in self._tried]
+        for server in new[: MOST_ASKED - len(self._tried)]:
+            self._tried[server.id] = self._silent[server.id] = None
+            self._context.send(server, self._question)
+        return bool(new)
+
+    def _ask_known(self) -> None:
+        """The search takes long: those who are remembered need not wait for it."""
+        self._ask(self._servers.known(self._question.name))
 
     def receive(self, sender: Contact, answer: Answer) -> None:
         if self._is_over or sender.id not in self._silent:
@@ -236,8 +257,12 @@ class AskedAll:
     def cancel(self) -> None:
         self._is_over = True
         self._end.cancel()
+        self._known_timer.cancel()
         if self._search_timer is not None:
             self._search_timer.cancel()
+
+
+_Asking = Callable[[Question, float, Callable[[], bool], Callable[[Any], None]], Asked | AskedAll]
 
 
 class Request:
@@ -340,6 +365,7 @@ class Requests:
     def __init__(self, context: Context, directory: TopicDirectory, metrics: Metrics) -> None:
         self._context = context
         self._directory = directory
+        self._servers = Servers(context, directory)
         self._serving: dict[str, Serving] = {}
         self._asked: dict[bytes, Asked | AskedAll] = {}
         self._waiting: dict[asyncio.Future[Any], None] = {}
@@ -359,7 +385,9 @@ class Requests:
     # -- asking --
 
     async def request(self, name: str, data: Any, timeout: float) -> Any:
-        answer: Answer | None = await self._ask(Asked, name, data, timeout)
+        answer: Answer | None = await self._ask(
+            partial(Asked, self._context, self._servers), name, data, timeout
+        )
         if answer is None:
             raise _nobody(name, timeout)
         if answer.problem:
@@ -367,14 +395,14 @@ class Requests:
         return answer.data
 
     async def request_all(self, name: str, data: Any, timeout: float) -> list[Reply]:
-        replies: list[Reply] = await self._ask(AskedAll, name, data, timeout)
+        replies: list[Reply] = await self._ask(
+            partial(AskedAll, self._context, self._directory, self._servers), name, data, timeout
+        )
         if not replies:
             raise _nobody(name, timeout)
         return replies
 
-    async def _ask(
-        self, kind: type[Asked] | type[AskedAll], name: str, data: Any, timeout: float
-    ) -> Any:
+    async def _ask(self, make: _Asking, name: str, data: Any, timeout: float) -> Any:
         """What the question is done with."""
         check_seconds("timeout", timeout)
         pack_data(data)  # what cannot travel is told the caller, and not taken for silence
@@ -386,9 +414,7 @@ class Requests:
                 future.set_result(outcome)
 
         self._waiting[future] = None
-        asked = kind(
-            self._context, self._directory, question, timeout, lambda: name in self._serving, done
-        )
+        asked = make(question, timeout, lambda: name in self._serving, done)
         self._asked[question.id] = asked
         try:
             return await future
@@ -418,11 +444,11 @@ class Requests:
         if name in self._serving:
             raise UsageError(f"this node serves {name} already")
         self._serving[name] = serving
-        self._directory.announce(_listed(name))
+        self._directory.announce(listed(name))
 
     def shut(self, name: str) -> None:
         del self._serving[name]
-        self._directory.withdraw(_listed(name))
+        self._directory.withdraw(listed(name))
 
     def receive_question(self, sender: Contact, question: Question) -> None:
         def answer(reply: Answer) -> None:
@@ -437,8 +463,3 @@ class Requests:
 
 def _nobody(name: str, timeout: float) -> NoReply:
     return NoReply(f"nobody that serves {name} has replied within {timeout:g} s")
-
-
-def _listed(name: str) -> str:
-    """The name in the directory of those who serve; no topic has such a name."""
-    return f"serve:{name}"

@@ -62,6 +62,7 @@ CORES = [
     "pubsub/camcast",
     "pubsub/gate.py",
     "pubsub/rights.py",
+    "pubsub/servers.py",
     "pubsub/distributors/config.py",
     "pubsub/distributors/messages.py",
     "pubsub/distributors/protocol",

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from overlay.contact import PeerId
 from overlay.errors import UsageError
-from overlay.virtual import Latency, Network
+from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, NoReply, RequestFailed
 from pubsub.data import DataError
 from pubsub.requests import Serving
@@ -244,3 +245,72 @@ def test_what_cannot_travel_is_told_who_asks_and_who_replies(data: Any) -> None:
             task.cancel()
 
     Network(1).run(main())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_requests_are_served_while_half_of_the_servers_are_out_of_reach(seed: int) -> None:
+    """The directory's searches take seconds then; those who were found before are asked meanwhile."""
+    hosts = [nth_host(number) for number in range(1, 6)]
+    latency = Latency.uniform(0.005, 0.08)
+    network = Network(seed, latency=latency, loss=0.1, duplicate=0.1)
+
+    async def server(host: str) -> None:
+        bootstrap = [] if host == hosts[0] else [f"{hosts[0]}:4000"]
+        async with Node(listen=f"{host}:4000", bootstrap=bootstrap) as node:
+            async for request in node.serve("/quotes"):
+                await request.reply(request.data)
+
+    async def ask(node: Node, number: int) -> bool:
+        await asyncio.sleep(number * 0.2)
+        try:
+            return bool(await node.request("/quotes", number, timeout=5) == number)
+        except NoReply:
+            return False
+
+    async def ask_all(node: Node, number: int) -> set[PeerId]:
+        await asyncio.sleep(number)
+        try:
+            replies = await node.request_all("/quotes", number, timeout=5)
+        except NoReply:
+            return set()
+        return {reply.server for reply in replies}
+
+    async def asker() -> None:
+        async with Node(listen=f"{hosts[4]}:4000", bootstrap=[f"{hosts[0]}:4000"]) as node:
+            assert await node.request("/quotes", 0, timeout=20) == 0
+            assert await node.request_all("/quotes", 0, timeout=20)
+            network.crash(hosts[1])
+            network.crash(hosts[2])
+            asked = [ask(node, number) for number in range(1, 60)]
+            asked_all = [ask_all(node, number) for number in range(1, 10)]
+            served = await asyncio.gather(*asked)
+            assert sum(served) >= 50, served
+            assert all(await asyncio.gather(*asked_all))
+
+    async def main() -> None:
+        for host in hosts[:4]:
+            network.spawn(host, server(host))
+            await asyncio.sleep(2)
+        await asyncio.sleep(3)
+        await network.spawn(hosts[4], asker())
+
+    network.run(main())
+
+
+@pytest.mark.parametrize("seconds", [2.1, 4.0, 4.9])
+def test_the_reply_of_a_slow_server_counts_though_it_was_given_up(seconds: float) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            server, asker = await nodes(stack, 2)
+
+            async def serve_slowly() -> None:
+                async for request in server.serve("/quotes"):
+                    await asyncio.sleep(seconds)
+                    await request.reply("late")
+
+            task = asyncio.create_task(serve_slowly())
+            stack.callback(task.cancel)
+            assert await asker.request("/quotes", timeout=6) == "late"
+            assert asyncio.get_running_loop().time() < seconds + 1
+
+    Network(0, latency=Latency.uniform(0.005, 0.02)).run(main())
