@@ -108,19 +108,21 @@ class Publications:
         with self._span(topic) as trace:
             if options.durable:
                 publishing = await self._durable().publishers.open(known, copies, budget)
-            async with budget.spend(f"publishing to {known}"):
-                outlet, joined = await self._ready_outlet(known)
-                flows = outlet.is_open
-                head = options.head(outlet, trace)
-                receipt = outlet.add(packed, head, joined)
-                if publishing is not None:
-                    self._archive(receipt, publishing, head, packed, copies)
-                if self._topics.has_blocking:
-                    outlet.close()  # the next publisher sees what this event takes of the room
-                if self._link.is_pace_due:
-                    await self._link.pace()
-                if options.wait == "sent" or (options.until != "acked" and not flows):
-                    await receipt.wait_sent()
+            outlet, joined = await self._ready_outlet(known, budget)
+            flows = outlet.is_open
+            head = options.head(outlet, trace)
+            receipt = outlet.add(packed, head, joined)
+            if publishing is not None:
+                self._archive(receipt, publishing, head, packed, copies)
+            if self._topics.has_blocking:
+                outlet.close()  # the next publisher sees what this event takes of the room
+            waits = options.wait == "sent" or (options.until != "acked" and not flows)
+            if waits or self._link.is_pace_due:
+                async with budget.spend(f"publishing to {known}"):
+                    if self._link.is_pace_due:
+                        await self._link.pace()
+                    if waits:
+                        await receipt.wait_sent()
             await self._wait([receipt], options.until, budget)
         self._open_outlet(topic, outlet)
         return receipt
@@ -142,8 +144,7 @@ class Publications:
                 self._link.check_fits(known, packed)
                 if publishing is None or not publishing.core.has_room:
                     publishing = await publishers.open(known, copies, budget)
-                    async with budget.spend(f"publishing to {known}"):
-                        outlet, joined = await self._ready_outlet(known)
+                    outlet, joined = await self._ready_outlet(known, budget)
                     head = options.head(outlet, trace)
                 receipt = outlet.add(packed, head, joined)
                 receipts.append(receipt)
@@ -181,8 +182,7 @@ class Publications:
         for part in batches(packed, len, DATA_LIMIT, EVENTS_A_BLOCK):
             if options.durable:
                 publishing = await publishers.open(known, copies, budget)
-            async with budget.spend(f"publishing to {known}"):
-                outlet, joined = await self._ready_outlet(known)
+            outlet, joined = await self._ready_outlet(known, budget)
             added = outlet.add_in_run(run, first + len(receipts), part, joined)
             if publishing is not None:
                 head = outlet.head(None, None)
@@ -244,12 +244,13 @@ class Publications:
         self._link.check_fits(known, packed)
         return known
 
-    async def _ready_outlet(self, topic: Topic) -> tuple[Outlet, tuple[str, ...]]:
+    async def _ready_outlet(self, topic: Topic, budget: Budget) -> tuple[Outlet, tuple[str, ...]]:
         """Where events of the topic are published, once it is joined; and what was joined for it."""
         joined_now = () if self._topics.get(topic.name) is not None else (topic.name,)
         joined = self._topics.join(topic)
         if not self._topics.may_publish(joined):
-            await self._topics.wait_to_publish(joined)
+            async with budget.spend(f"publishing to {topic}"):
+                await self._topics.wait_to_publish(joined)
         return joined.outlet, joined_now
 
     def _span(self, topic: AnyTopic) -> AbstractContextManager[bytes]:

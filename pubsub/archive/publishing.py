@@ -42,9 +42,7 @@ class DurableOutcome:
 
     async def wait_safe(self, within: float | None = None) -> None:
         """Wait until the event is safe; `TimeoutError` after `within` seconds."""
-        if not self.is_safe:
-            async with asyncio.timeout(within):
-                await self._publishing.safe(self.catenation, self.copies)
+        await self._publishing.safe(self.catenation, self.copies, within)
 
     @property
     def replicas(self) -> int:
@@ -85,15 +83,24 @@ class DurablePublishing:
             self._for_room.append(change)
             await change
 
-    async def safe(self, catenation: int, copies: int) -> None:
-        """Wait until an event is safe."""
-        if not self.core.is_safe(catenation, copies):
-            change = self._future()
-            self._waits += 1
-            heap = self._waiting.setdefault(copies, [])
-            number = self.core.number_of(catenation)
-            heapq.heappush(heap, (number, self._waits, catenation, change))
+    async def safe(self, catenation: int, copies: int, within: float | None = None) -> None:
+        """Wait until an event is safe; `TimeoutError` after `within` seconds."""
+        if self.core.is_safe(catenation, copies):
+            return
+        change = self._future()
+        self._waits += 1
+        heap = self._waiting.setdefault(copies, [])
+        number = self.core.number_of(catenation)
+        heapq.heappush(heap, (number, self._waits, catenation, change))
+        if within is None:
             await change
+            return
+        # What `asyncio.timeout` does costs as much as all the rest of waiting, and each event waits.
+        timer = change.get_loop().call_later(within, _expire, change)
+        try:
+            await change
+        finally:
+            timer.cancel()
 
     def _future(self) -> asyncio.Future[None]:
         if self._closed:
@@ -128,6 +135,11 @@ class DurablePublishing:
         for change in (*waiting, *self._for_room):
             if not change.done():
                 change.set_exception(ClosedError("the node was closed before the event was safe"))
+
+
+def _expire(change: asyncio.Future[None]) -> None:
+    if not change.done():
+        change.set_exception(TimeoutError())
 
 
 def _settle(change: asyncio.Future[None]) -> None:
