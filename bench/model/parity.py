@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Range:
+class Admissible:
     """The values from `low` to `high`; at `high` itself c_1 would be infinite."""
 
     low: float
@@ -22,9 +22,9 @@ class Range:
         return self.low <= value < self.high
 
 
-def broadcast_range(levels: int, pit: float) -> Range:
+def broadcast_range(levels: int, pit: float) -> Admissible:
     """(a): 0 <= c <= -ln(-x ln pit)."""
-    return Range(0.0, _minus_log(-levels * math.log(pit)))
+    return Admissible(0.0, _minus_log(-levels * math.log(pit)))
 
 
 def broadcast_constant(c: float, levels: int, pit: float) -> float:
@@ -37,7 +37,7 @@ def broadcast_largest_z(c: float, levels: int, pit: float, processes: int, commu
     return math.log(processes) + c - math.log(community) - broadcast_constant(c, levels, pit)
 
 
-def multicast_range(pit: float) -> Range:
+def multicast_range(pit: float) -> Admissible:
     """(b): 0 <= c <= -ln(-ln pit)."""
     return broadcast_range(1, pit)
 
@@ -52,10 +52,10 @@ def multicast_largest_z(c: float, levels: int, pit: float, community: int) -> fl
     return (levels - 1) * (math.log(community) + c) + c - multicast_constant(c, pit)
 
 
-def hierarchical_range(levels: int, pit: float, clusters: int) -> Range:
+def hierarchical_range(levels: int, pit: float, clusters: int) -> Admissible:
     """(c): -ln(x (1 - ln pit) / (C + 1)) <= c <= -ln(-x ln pit / (C + 1))."""
     low = -math.log(levels * (1 - math.log(pit)) / (clusters + 1))
-    return Range(low, _minus_log(-levels * math.log(pit) / (clusters + 1)))
+    return Admissible(low, _minus_log(-levels * math.log(pit) / (clusters + 1)))
 
 
 def hierarchical_constant(c: float, levels: int, pit: float, clusters: int) -> float:

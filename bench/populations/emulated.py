@@ -99,7 +99,7 @@ JOINING_SHARE = 0.25
 
 
 @dataclasses.dataclass(slots=True)
-class Resident:
+class EmulatedNode:
     """A node, where it is, and what ends it and its subscription."""
 
     node: Node
@@ -117,7 +117,7 @@ class Population:
         self._network = network
         self._directory = directory
         self.topics = topics(len(experiment.sizes))
-        self._residents: dict[str, Resident] = {}
+        self._residents: dict[str, EmulatedNode] = {}
         self._ever: list[set[str]] = [set() for _ in experiment.sizes]
         self._hosts = 0
         self._introductions = Introductions(experiment.mode)
@@ -149,7 +149,7 @@ class Population:
         resident = await self._network.spawn(host, self._open(host, level, settings))
         self._residents[host] = resident
 
-    async def _open(self, host: str, level: int, settings: dict[str, Any]) -> Resident:
+    async def _open(self, host: str, level: int, settings: dict[str, Any]) -> EmulatedNode:
         life, subscription = AsyncExitStack(), AsyncExitStack()
         asked = node_settings(self._experiment) | settings
         node = Node(listen=f"{host}:{PORT}", trace=self._trace_of(host), **asked)
@@ -157,7 +157,7 @@ class Population:
         self._ever[level].add(node.id.hex())  # events may come while it joins
         # What arrives is read from the trace, and not from the subscription.
         await subscription.enter_async_context(node.subscribe(self.topics[level], queue=1))
-        return Resident(node, host, level, life, subscription)
+        return EmulatedNode(node, host, level, life, subscription)
 
     def crash(self, share: float, chance: random.Random) -> None:
         """Crash until a share of each community is down, at least one process of each being left."""

@@ -125,7 +125,7 @@ LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class LiveNode:
     """A node that has joined."""
 
     number: int
@@ -159,7 +159,7 @@ class LivePopulation:
         """Also of those who are killed, and cannot clear away."""
         self._processes: list[Line] = list(lines)
         self._homes = len(lines) or PROCESSES
-        self._residents: dict[int, Resident] = {}
+        self._residents: dict[int, LiveNode] = {}
         self._ever: list[set[str]] = [set() for _ in experiment.sizes]
         self._dead: set[str] = set()
         """Addresses of crashed nodes."""
@@ -198,7 +198,7 @@ class LivePopulation:
             self._processes[home].tell(("join", newcomers))
         for home in joining:
             for number, (identity, address) in self._processes[home].answer().items():
-                self._residents[number] = Resident(number, level, identity, address)
+                self._residents[number] = LiveNode(number, level, identity, address)
                 self._ever[level].add(identity)
                 self._introductions.add(self.topics[level], address)
 

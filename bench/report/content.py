@@ -10,7 +10,7 @@ from bench.report.figures import figures
 from bench.report.headline import Headline, headline
 from bench.report.material import (
     Material,
-    Provenance,
+    comparison,
     cost_table,
     experiments_table,
     provenance,
@@ -85,7 +85,10 @@ class Content:
     speed: list[Table]
     """The other benchmarks, and what was not run."""
     speed_figures: list[Figure]
-    provenance: Provenance
+    provenance: tuple[tuple[str, str], ...]
+    """How it was made: names and values."""
+    comparison: str
+    """The command that compares it with another run."""
     costs: Table
     experiments: Table
     """Parameters and seeds."""
@@ -109,6 +112,7 @@ def content(material: Material) -> Content:
         speed_tables(material.directory),
         speed_figures(material.directory),
         provenance(material),
+        comparison(material),
         cost_table(material.asked),
         experiments_table(material.asked),
     )

@@ -92,18 +92,8 @@ def _moment(commit: str) -> str:
 # How a report was made: the runs behind it, their machines and versions, and the command that remakes it.
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """What a reader needs to make the report again."""
-
-    items: tuple[tuple[str, str], ...]
-    """Names and values, in order."""
-    compare: str
-    """The command that compares these results with others."""
-
-
-def provenance(material: Material) -> Provenance:
-    """The provenance of the results, whose place is written as it was given."""
+def provenance(material: Material) -> tuple[tuple[str, str], ...]:
+    """What a reader needs to make the report again: names and values; places as they were given."""
     suites = material.aggregates.suites()
     runs = [run for run in material.runs if run.name in suites]
     items = [("suites", ", ".join(suites)), ("command", _command(suites, runs, material.place))]
@@ -118,8 +108,12 @@ def provenance(material: Material) -> Provenance:
         made = here()
         items += [("this report", f"{made['machine']}; Python {made['python']}")]
         items += [("versions", _versions(made["versions"]))]
-    compare = f"camcast bench compare OTHER {shlex.quote(_place(material.place))}"
-    return Provenance(tuple(items), compare)
+    return tuple(items)
+
+
+def comparison(material: Material) -> str:
+    """The command that compares these results with others."""
+    return f"camcast bench compare OTHER {shlex.quote(_place(material.place))}"
 
 
 def _command(suites: list[str], runs: list[Run], place: str) -> str:

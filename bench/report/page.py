@@ -44,10 +44,10 @@ def as_html(content: Content) -> str:
         real_nodes="".join(map(_table, content.real_nodes)) or "<p>No real nodes were run.</p>",
         speed="".join([*map(_figure, content.speed_figures), *map(_table, content.speed)]),
         spread=content.spread or "<p>No emulated event was traced.</p>",
-        provenance=_definitions(content.provenance.items)
+        provenance=_definitions(content.provenance)
         + _table(content.costs)
         + _folded(content.experiments),
-        compare=html.escape(content.provenance.compare),
+        compare=html.escape(content.comparison),
         glossary=_definitions(GLOSSARY),
     )
 
@@ -279,7 +279,7 @@ def as_markdown(content: Content) -> str:
     lines += ["", "## Speed", "", *_drawn(content.speed_figures), *_sections(content.speed)]
     lines += ["", "## Words", "", *(f"- {word}: {meaning}" for word, meaning in GLOSSARY)]
     lines += ["", "## How it was made", ""]
-    lines += [f"- {name}: {value}" for name, value in content.provenance.items]
+    lines += [f"- {name}: {value}" for name, value in content.provenance]
     lines += _sections([table for table in (content.costs, content.experiments) if table.rows])
     return "\n".join(lines) + "\n"
 
@@ -300,7 +300,7 @@ def as_json(content: Content) -> str:
     tables = {table.title: {"heads": table.heads, "rows": table.rows} for table in found}
     said = {
         "claims": counts(content.claims),
-        "made": dict(content.provenance.items),
+        "made": dict(content.provenance),
         "tables": {"modes": modes, **tables},
     }
     return json.dumps(said, indent=1) + "\n"

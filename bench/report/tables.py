@@ -227,7 +227,7 @@ Formula = Callable[[float], float]
 
 
 def _parity(
-    name: str, row: Aggregate, admissible: parity.Range, constant: Formula, largest_z: Formula
+    name: str, row: Aggregate, admissible: parity.Admissible, constant: Formula, largest_z: Formula
 ) -> tuple[str, ...]:
     high = "any" if math.isinf(admissible.high) else f"{admissible.high:.2f}"
     c = row.c if row.c in admissible else math.floor(min(row.c, admissible.high))

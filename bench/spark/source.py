@@ -137,7 +137,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Range:
+class EventRange:
     """Events of one stream, by their numbers."""
 
     stream: bytes
@@ -147,10 +147,10 @@ class Range:
     """The events before these have been read by the same query: what lacks among these is lost."""
 
 
-class Part(InputPartition):
+class SourcePart(InputPartition):
     """What one task reads, and from whom."""
 
-    def __init__(self, archives: Archives, ranges: list[Range]) -> None:
+    def __init__(self, archives: Archives, ranges: list[EventRange]) -> None:
         self.archives, self.ranges = archives, ranges
 
 
@@ -163,7 +163,7 @@ class Bounds:
     until: float = math.inf
 
 
-def read_part(reading: Reading, part: Part, bounds: Bounds) -> Iterator[Any]:
+def read_part(reading: Reading, part: SourcePart, bounds: Bounds) -> Iterator[Any]:
     """The Arrow batches of a task."""
     columns = EventColumns(reading.schema, reading.data)
     reader = the_loop().call(reader_of(reading.options, part.archives))
@@ -183,7 +183,7 @@ def read_part(reading: Reading, part: Part, bounds: Bounds) -> Iterator[Any]:
                 yield columns.batch(page, part.archives.managed)
 
 
-def _lost(reading: Reading, one: Range, page: EventPage, lacking: int) -> None:
+def _lost(reading: Reading, one: EventRange, page: EventPage, lacking: int) -> None:
     told = (
         f"{lacking} events of publisher {one.stream[:ID_BYTES].hex()} in {reading.options.topic} up to "
         f"number {page.read_to} are gone from the archive before they were read"
@@ -193,39 +193,39 @@ def _lost(reading: Reading, one: Range, page: EventPage, lacking: int) -> None:
     _log.warning("%s", told)
 
 
-def plan(reading: Reading, archives: Archives, ranges: Sequence[Range]) -> list[Part]:
+def plan(reading: Reading, archives: Archives, ranges: Sequence[EventRange]) -> list[SourcePart]:
     """The tasks of a query. Where a long range begins is asked first: a publisher's numbers go on over all of
     its runs, so most of the range may be empty."""
     rows = reading.rows_a_partition
 
-    async def begin(one: Range) -> Range:
+    async def begin(one: EventRange) -> EventRange:
         if one.goes_on or one.last - one.first < rows:
             return one
         reader = await reader_of(reading.options, archives)
         first = await reader.first(one.stream, one.first, one.last)
         return replace(one, first=min(max(first, one.first), one.last))
 
-    async def begins() -> list[Range]:
+    async def begins() -> list[EventRange]:
         return [await begin(one) for one in ranges]
 
     return cut(the_loop().call(begins()), archives, rows)
 
 
-def cut(ranges: Sequence[Range], archives: Archives, rows: int) -> list[Part]:
+def cut(ranges: Sequence[EventRange], archives: Archives, rows: int) -> list[SourcePart]:
     """Ranges as tasks of about `rows` rows each; a publisher's events stay in order in their task."""
-    parts: list[Part] = []
-    held: list[Range] = []
+    parts: list[SourcePart] = []
+    held: list[EventRange] = []
     size = 0
     for one in ranges:
         for first in range(one.first, one.last + 1, rows):
             last = min(first + rows - 1, one.last)
-            held.append(Range(one.stream, first, last, one.goes_on))
+            held.append(EventRange(one.stream, first, last, one.goes_on))
             size += last - first + 1
             if size >= rows:
-                parts.append(Part(archives, held))
+                parts.append(SourcePart(archives, held))
                 held, size = [], 0
     if held:
-        parts.append(Part(archives, held))
+        parts.append(SourcePart(archives, held))
     return parts
 
 
@@ -282,11 +282,11 @@ class BatchSource(DataSourceReader):
         reading = self._reading
         archives = find_archives(reading.options)
         marks = the_loop().call(_streams(reading.options, archives))
-        ranges = [Range(name, 1, last, False) for name, last in sorted(marks.items()) if last]
+        ranges = [EventRange(name, 1, last, False) for name, last in sorted(marks.items()) if last]
         return [*plan(reading, archives, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if isinstance(partition, Part):  # Spark makes one of its own where there is none
+        if isinstance(partition, SourcePart):  # Spark makes one of its own where there is none
             yield from read_part(self._reading, partition, self._bounds)
 
 
@@ -346,7 +346,7 @@ class StreamSource(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         ranges = [
-            Range(stream_of(key), start.get(key, 0) + 1, last, key in start)
+            EventRange(stream_of(key), start.get(key, 0) + 1, last, key in start)
             for key, last in sorted(end.items())
             if last > start.get(key, 0)
         ]
@@ -355,7 +355,7 @@ class StreamSource(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(self._reading, self._known_archives(), ranges)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Part)
+        assert isinstance(partition, SourcePart)
         return read_part(self._reading, partition, Bounds(self._reading.options.topic))
 
     def stop(self) -> None:

@@ -47,7 +47,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchOrder:
     """An order: publish or receive from `began_at` of the monotonic clock on, and count in bins."""
 
     began_at: float
@@ -71,7 +71,7 @@ class Bins:
 
 
 async def publisher(pipe: Connection, setting: NodeSetting, first: str) -> None:
-    """Answers when its first event is published, then with its bins to a `Watch`."""
+    """Answers when its first event is published, then with its bins to a `WatchOrder`."""
     async with node_of(setting, first) as node:
         await node.publish(TOPIC, b"")
         await asyncio.sleep(setting.settling)
@@ -100,7 +100,7 @@ async def _until(moment: float) -> None:
 async def subscriber(
     pipe: Connection, setting: NodeSetting, first: str | None, reads: bool
 ) -> None:
-    """Answers with its address, then with its bins to a `Watch`; unless it `reads`, it stops to in
+    """Answers with its address, then with its bins to a `WatchOrder`; unless it `reads`, it stops to in
     between."""
     queue = QUEUE if reads else UNREAD_QUEUE
     async with node_of(setting, first) as node, node.subscribe(TOPIC, queue=queue) as events:
@@ -110,7 +110,7 @@ async def subscriber(
             seconds = plan.end + plan.drain
             bins = Bins(watch.began_at, seconds)
 
-            async def receive(bins: Bins = bins, watch: Watch = watch) -> None:
+            async def receive(bins: Bins = bins, watch: WatchOrder = watch) -> None:
                 trouble = watch.began_at + watch.plan.trouble
                 async for _ in events:
                     bins.add()
@@ -176,7 +176,7 @@ def watch_one(
         victim.answer(START_SECONDS)
         source = players.start(publisher, setting, address)
         source.answer(START_SECONDS)
-        watch = Watch(time.monotonic() + 0.5, plan, size, rate)
+        watch = WatchOrder(time.monotonic() + 0.5, plan, size, rate)
         for player in (*others, victim, source):
             player.tell(watch)
         _sleep_until(watch.began_at + plan.trouble)

@@ -15,7 +15,7 @@ from bench.model.formulas import (
     hierarchical_reliability,
 )
 from bench.model.parity import (
-    Range,
+    Admissible,
     broadcast_constant,
     broadcast_largest_z,
     broadcast_range,
@@ -32,7 +32,7 @@ PIT = st.floats(0.5, 1.0)
 SHARE = st.floats(0.0, 0.98)
 
 
-def within(admissible: Range, share: float) -> float:
+def within(admissible: Admissible, share: float) -> float:
     high = min(admissible.high, admissible.low + 12)
     return admissible.low + share * (high - admissible.low)
 

@@ -19,7 +19,7 @@ from tests.bench.claims.made_up import row
 
 def items(place: str, *suites: str, runs: tuple[Run, ...] = ()) -> dict[str, str]:
     made = Aggregates([row(0.9, suite=suite) for suite in suites])
-    return dict(provenance(Material(made, place, list(runs))).items)
+    return dict(provenance(Material(made, place, list(runs))))
 
 
 def ran(suite: str, **other: str) -> Run:
