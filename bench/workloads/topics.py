@@ -15,8 +15,8 @@ FEWEST, MOST = 100, 2000
 NETWORKS = ("virtual", "sockets")
 _COLOURS = {"reliable": "structured", "best-effort": "unstructured"}
 _TITLES = {
-    "virtual": "virtual: reliable teal, best-effort red",
-    "sockets": "real UDP: reliable teal, best-effort red",
+    "virtual": "virtual (teal: reliable)",
+    "sockets": "real UDP (teal: reliable)",
 }
 
 

@@ -57,5 +57,7 @@ def test_figures_of_a_benchmark_are_in_the_report(tmp_path: Path) -> None:
     found = speed_figures(tmp_path)
     assert [figure.name for figure in found] == ["topic-throughput", "topic-delivered"]
     assert found[0].commands == ("camcast bench topics",)
+    titles = [panel.title for figure in found for panel in figure.panels]
+    assert max(map(len, titles)) <= 34, "what is longer does not fit a panel"
     page = as_html(dataclasses.replace(whole_content(), speed_figures=found))
     assert all(f'<figure id="{figure.name}"' in page for figure in found)
