@@ -39,7 +39,8 @@ MOST_BAD = 4
 """Rights that do not count after which the rest of what a peer shows is not looked at."""
 
 MOST_KNOWN = 4096
-"""Peers whose rights are known; the one that was met first goes, and is asked again when it is there."""
+"""Peers whose rights are known; of more, those that have shown none go first, the newest before, then the one
+that was met first. Who goes is asked again when it is there."""
 
 MOST_ASKED = 512
 """Peers that are being asked for their rights; one host cannot have all these places."""
@@ -238,9 +239,12 @@ class Gate:
         elif sender.id in self._known:
             return  # nobody makes this node check signatures again and again
         self._known.pop(sender.id, None)
-        self._known[sender.id] = (self._believed(sender.id, shown.rights), self._context.now())
+        holder = self._believed(sender.id, shown.rights)
+        self._known[sender.id] = (holder, self._context.now())
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
+        if not holder.rights:
+            self._known.move_to_end(sender.id, last=False)  # new identities cost nothing
         for waiting, handler in () if asked is None else asked.held:
             self.admit(sender, waiting, handler)
 

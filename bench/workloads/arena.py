@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from overlay.contact import Contact
 from overlay.identity import Identity
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.node import Node
@@ -68,6 +69,8 @@ class Arena:
         self.stack = AsyncExitStack()
         self.honest: list[Node] = []
         self.hostile: list[Node] = []
+        self.liars: list[Contact] = []
+        """Attackers that name nobody but each other."""
         self.had: list[dict[int, float]] = []
         """The events that each honest node has had, and when."""
         self.judged = self.had
@@ -110,6 +113,8 @@ class Arena:
 
     async def subscriber(self, had: list[dict[int, float]]) -> Node:
         node = await self.node()
+        if self.attack.is_cold_boot:
+            self.turn_off(node)
         await self.listen(node, had)
         return node
 
@@ -150,6 +155,7 @@ class Arena:
         async with self.stack:
             await self.node()
             if attack.is_cold_boot:
+                self.turn_off(self.honest[0])
                 starting = asyncio.ensure_future(attack.begin(self))
                 await self._start(at_once=True)
                 await starting

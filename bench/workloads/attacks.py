@@ -12,7 +12,8 @@ repeated; a figure is the mean of all seeds, or the worst.
 - delay: the same, who pass events on ten seconds late.
 - prune: the same, who also ask every member not to be sent anything, and so take the places of others.
 - sybils: attackers of one host join in the same second, and censor.
-- cold boot: attackers start together with the others, and censor.
+- cold boot: attackers start together with the others, with ids drawn until one is near the topic's key in the
+  DHT, answer there as those of `eclipse` do, and censor.
 - eclipse: attackers have ids next to the topic's key in the DHT, answer there for the topic, and name nobody
   but each other in lookups; the loss is that of newcomers. Ids are chosen, or drawn until one is near.
 - poison: attackers push nodes that are not in the community into honest members' tables; how much of the
@@ -91,7 +92,13 @@ async def censor(arena: Arena) -> None:
 
 
 async def cold_boot(arena: Arena) -> None:
-    do_censor(await arena.members())
+    async def attacker(number: int) -> Node:
+        node = await arena.node(is_honest=False, identity=near_the_root(arena, number))
+        answer_falsely(arena, node)
+        await arena.stack.enter_async_context(node.subscribe(TOPIC))
+        return node
+
+    do_censor(list(await asyncio.gather(*map(attacker, range(arena.attackers)))))
 
 
 async def promise(arena: Arena) -> None:
@@ -161,20 +168,28 @@ async def newcomers(arena: Arena) -> None:
     arena.judged, arena.judged_from = judged, arena.published + 1
 
 
-async def eclipse(arena: Arena) -> None:
-    def find(node: Node, sender: Contact, request: FindNode) -> FoundNodes:
+def answer_falsely(arena: Arena, node: Node) -> None:
+    """Have an attacker say of a topic that it has invented members, and name attackers alone in lookups."""
+
+    arena.liars.append(node.attachment.contact)
+
+    def find(sender: Contact, request: FindNode) -> FoundNodes:
         goal = int.from_bytes(request.target, "big")
-        others = [one.attachment.contact for one in arena.hostile if one is not node]
+        others = [contact for contact in arena.liars if contact.id != node.id]
         others.sort(key=lambda contact: int.from_bytes(contact.id, "big") ^ goal)
         dht: Any = node.attachment.directory._peers  # type: ignore[attr-defined]
         return FoundNodes(dht.give_token(sender), join_contacts(others[: min(request.count, 20)]))
 
+    handlers = node.attachment.directory._peers._handlers  # type: ignore[attr-defined]
+    for kind in (Query, DirectoryAnnounce):
+        handlers[kind] = lambda sender, request: lie(request)
+    handlers[FindNode] = find
+
+
+async def eclipse(arena: Arena) -> None:
     async def attacker(number: int) -> None:
         node = await arena.node(is_honest=False, identity=near_the_root(arena, number))
-        handlers = node.attachment.directory._peers._handlers  # type: ignore[attr-defined]
-        for kind in (Query, DirectoryAnnounce):
-            handlers[kind] = lambda sender, request: lie(request)
-        handlers[FindNode] = lambda sender, request: find(node, sender, request)
+        answer_falsely(arena, node)
 
     await asyncio.gather(*map(attacker, range(arena.attackers)))
     await asyncio.sleep(5.0)
@@ -454,8 +469,8 @@ CASES = (
     Case("sybils", "rights", has_rights=True),
     Case("sybils", FETCHED),
     Case("sybils", "none", NO_REPAIR),
-    Case("cold boot", "tables of ln N + 5"),
-    Case("cold boot", "tables of ln N + 2", {"parameters": Parameters(c=2.0)}),
+    Case("cold boot", "the region, disjoint paths"),
+    Case("cold boot", "none", turn_off=no_region),
     Case("eclipse", "the region, disjoint paths"),
     Case("eclipse", "none", turn_off=no_region),
     Case("eclipse, ids chosen", "the region, disjoint paths", {**OPEN, "dht": DhtConfig()}),
@@ -478,7 +493,7 @@ CASES = (
 ATTACKERS = {
     "sybils": [40],
     "cold boot": [7],
-    "eclipse": [12, 24],
+    "eclipse": [4, 24, 96],
     "eclipse, ids chosen": [24],
     "poison": [4],
     "fetch": [2],

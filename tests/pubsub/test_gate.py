@@ -12,7 +12,7 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from pubsub import gate
 from pubsub.gate import Gate, ShowRights
-from pubsub.rights import Authority
+from pubsub.rights import Action, Authority, Grant, grant_first
 
 AUTHORITY = Identity(b"a" * 32)
 
@@ -56,6 +56,29 @@ def test_one_host_cannot_have_all_places_of_those_who_are_asked_for_rights(
     assert isinstance(world.sent[-1][1], ShowRights)
     one.admit(peers[5], "let me in", lambda sender, message: None)
     assert len(world.sent) == 5
+
+
+def test_who_has_no_right_does_not_have_those_forgotten_who_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """New identities cost nothing, and who is forgotten is sent no events until it is asked again."""
+    monkeypatch.setattr(gate, "MOST_KNOWN", 8)
+    one = Gate(World(), Authority([AUTHORITY.public_key], lambda: 0.0), [], Metrics())
+
+    def show(name: int, is_allowed: bool) -> Contact:
+        identity = Identity(bytes([name]) * 32)
+        grant = Grant(identity.public_key, Action.SUBSCRIBE, "/t")
+        rights = (grant_first(AUTHORITY, grant).packed,) if is_allowed else ()
+        peer = Contact(identity.id, f"10.0.{name}.1", 1)
+        one.handlers[ShowRights](peer, ShowRights(rights, b"", False))
+        return peer
+
+    honest = [show(name, True) for name in range(1, 5)]
+    for name in range(10, 60):
+        show(name, False)
+    honest += [show(name, True) for name in range(5, 8)]
+    assert all(one.may(peer.id, Action.SUBSCRIBE, "/t") for peer in honest)
+    assert len(one._known) <= 8
 
 
 def test_messages_that_wait_for_rights_are_bounded_in_bytes(

@@ -94,6 +94,17 @@ def test_without_the_region_twelve_next_to_a_key_keep_every_newcomer_out() -> No
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_members_find_each_other_though_a_third_of_those_that_start_at_once_lie_about_the_topic(
+    seed: int,
+) -> None:
+    case = Case("cold boot", "the region, disjoint paths")
+    assert figures(case, 7, 16, seed)["lost"] == 0.0
+    bare = Case("cold boot", "none", turn_off=attacks.no_region)
+    assert figures(bare, 7, 16, seed)["lost"] > 90.0
+
+
+@pytest.mark.sweep
 def test_thirty_channels_of_one_host_keep_no_newcomer_out_where_rights_are_asked_for() -> None:
     """The seed with which members had no place for a channel in which to ask newcomers for their rights."""
     case = Case("slots", "", attacks.FEW_CHANNELS, has_rights=True)
