@@ -43,7 +43,13 @@ from overlay.channel.packet import (
     Parts,
     whole,
 )
-from overlay.channel.receiving import NOTHING, ReceiveBudget, Receiver
+from overlay.channel.receiving import (
+    MORE_SMALL_SEGMENTS,
+    NOTHING,
+    SEGMENTS_AN_ACK,
+    ReceiveBudget,
+    Receiver,
+)
 from overlay.channel.recovery import ChannelPatience
 from overlay.channel.sending import Transmitter
 from overlay.contact import Contact
@@ -113,6 +119,7 @@ class ChannelCore:
 
     def _begin_session(self) -> None:
         self.session = self._new_session(self)
+        self.receiver.together = SEGMENTS_AN_ACK + self.session % MORE_SMALL_SEGMENTS
         self._peer = NO_SESSION
         self._ask_due = self._accept_due = False
         self._asked_at: float | None = None

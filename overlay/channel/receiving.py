@@ -17,7 +17,11 @@ from overlay.channel.packet import (
 from overlay.transport.frame import MAX_DATAGRAM, Buffer
 
 SEGMENTS_AN_ACK = 8
-"""Segments that are acknowledged together at most; fewer than the window that a sender begins with."""
+"""Full segments that are acknowledged together at most; fewer than the window that a sender begins with."""
+
+MORE_SMALL_SEGMENTS = 4
+"""Of small segments, less than this many more are acknowledged together; how many depends on the session.
+Many nodes receive the same events: if all acknowledged the same ones, they would do so at once."""
 
 FULL_SEGMENTS_AN_ACK = 4
 """Full segments that are acknowledged together, where more of them are much: a sender's smallest window."""
@@ -275,8 +279,8 @@ class ReceiveWindow:
 
 
 class Receiver:
-    """Says when and what to acknowledge: after four full segments, eight where they are small, at once, and
-    whatever is left after `ack_delay`.
+    """Says when and what to acknowledge: at once after four full segments, after eight where datagrams are
+    small, and after eight to eleven that are not full (see `together`); whatever is left after `ack_delay`.
 
     While a segment is missing, or came again, the sender is to know soon: at once, unless it was told
     something within the last `ack_delay`. Where datagrams are lost by chance one is missing nearly always,
@@ -289,8 +293,11 @@ class Receiver:
         """An acknowledgement is to leave now."""
         self.ack_at: float | None = None
         """When one is to leave at the latest."""
+        self.together = SEGMENTS_AN_ACK
+        """How many small segments are acknowledged together."""
         self._delay = config.ack_delay
-        self._much = max((FULL_SEGMENTS_AN_ACK - 1) * full_segment, MUCH_BYTES - 1)
+        few = (FULL_SEGMENTS_AN_ACK - 1) * full_segment
+        self._much = max(few, min((SEGMENTS_AN_ACK - 1) * full_segment, MUCH_BYTES - 1))
         self._limit_step = config.receive_buffer // 4
         self.restart()
 
@@ -324,7 +331,7 @@ class Receiver:
         """A segment of `size` bytes was taken: decide when to acknowledge it."""
         self._segments += 1
         self._bytes += size
-        if self._bytes > self._much or self._segments >= SEGMENTS_AN_ACK:
+        if self._bytes > self._much or self._segments >= self.together:
             self.ack_due = True
         elif self.inbox.above:
             self.soon(now)

@@ -53,6 +53,10 @@ FLOW_DELAYS = 5.0
 does not ask for it before the others have stopped coming, or a gap has shown. And announcements wake all
 members at a time at which events are under way."""
 
+SPREAD_PART = 0.1
+"""How much earlier a member announces, at most, as a part of that time. Each has a part of its own: members
+that are sent the same events would announce them all at once, and wake everyone."""
+
 MOST_PRUNES = 1024
 """Members of whom it is remembered that they were asked; then it begins anew."""
 
@@ -131,6 +135,8 @@ class LazyGossip:
         self._news: list[tuple[bytes, _Route]] = []
         self._timer: Timer | None = None
         self._announced_at = -inf
+        # By its id: likely it is another one than the other members have.
+        self._share_of_delay = 1 - SPREAD_PART * self._context.contact.id[0] / 256
         metrics = neighbourhood.metrics
         self._announced = metrics.counter("events_announced", "Ids of events announced.")
         self._fetched = metrics.counter(
@@ -184,7 +190,7 @@ class LazyGossip:
         if self._timer is None:
             delay = self._neighbourhood.parameters.announce_delay
             if now < self._announced_at + delay:
-                delay *= FLOW_DELAYS
+                delay *= FLOW_DELAYS * self._share_of_delay
             self._timer = self._context.call_later(delay, self._announce)
 
     def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
