@@ -180,6 +180,9 @@ def _obstacle(core: ManagedTopic) -> str:
 MOST_KEPT = 100
 """Hand-overs whose end is remembered; the oldest are forgotten."""
 
+MOST_RUNNING = 100
+"""Hand-overs that are under way at one time, and wishes that one of them fulfils; more are refused."""
+
 LONGEST = 3_600.0
 """Seconds that one may take at most."""
 
@@ -227,20 +230,27 @@ class HandOverDesk:
             self._answer(sender, request, REFUSED, str(error))
             return
         work = self._work(sender, request, to)
-        if not work.task.done():
+        if work is None:
+            self._answer(sender, request, REFUSED, "too many hand-overs are under way")
+        elif not work.task.done():
             self._answer(sender, request, WORKING, "")
         else:
             why = work.task.result()
             self._answer(sender, request, REFUSED if why else DONE, why)
 
-    def _work(self, sender: Contact, request: HandOver, to: Address) -> _Work:
-        """The work that the request is about: a new one, unless it is under way or was done for it."""
+    def _work(self, sender: Contact, request: HandOver, to: Address) -> _Work | None:
+        """The work that the request is about: a new one, unless it is under way or was done for it. None
+        where too much is under way."""
         key, wish = (request.topic, to), (sender.id, request.nonce)
         work = self._works.get(key)
         if work is None or (work.task.done() and wish not in work.asked_by):
+            if sum(not other.task.done() for other in self._works.values()) >= MOST_RUNNING:
+                return None
             self._works.pop(key, None)
             work = self._works[key] = _Work(asyncio.create_task(self._run(request, to)))
             self._forget_oldest()
+        if len(work.asked_by) >= MOST_RUNNING and wish not in work.asked_by:
+            return None
         work.asked_by[wish] = None
         return work
 

@@ -14,6 +14,7 @@ import pytest
 from overlay.contact import Address, Contact, PeerId
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.hand_over import (
+    MOST_RUNNING,
     HandedOver,
     HandOver,
     HandOverDesk,
@@ -148,6 +149,23 @@ def test_a_hand_over_is_done_once_however_often_it_is_asked_for() -> None:
         answer = await desk.ask(3)
         assert (answer.nonce, answer.state, answer.why) == (3, "refused", "it does not work")
         assert len(desk.done) == 2
+        await desk.desk.close()
+
+    asyncio.run(main())
+
+
+def test_one_who_may_ask_cannot_have_any_number_of_hand_overs_under_way() -> None:
+    async def main() -> None:
+        desk, operator = Desk(), Contact(OPERATOR, "192.0.2.1", 1)
+        for nonce in range(3 * MOST_RUNNING):
+            desk.desk.receive(operator, HandOver("/t", "192.0.2.7:4000", 5.0, nonce))
+            desk.desk.receive(operator, HandOver(f"/t/{nonce}", "192.0.2.7:4000", 5.0, nonce))
+        await asyncio.sleep(0)
+        assert len(desk.done) == len(desk.desk._works) == MOST_RUNNING
+        assert len(desk.desk._works["/t", Address("192.0.2.7", 4000)].asked_by) == MOST_RUNNING
+        assert desk.answers[-1].state == "refused"
+        assert "too many" in desk.answers[-1].why
+        desk.may_end.set()
         await desk.desk.close()
 
     asyncio.run(main())
