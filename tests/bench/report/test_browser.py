@@ -27,6 +27,7 @@ const bodies = [...document.querySelectorAll("table.claims tbody")];
 const rows = bodies[0].querySelector("button.open");
 rows.click();
 const opened = !bodies[0].rows[1].hidden;
+const behind = bodies[0].querySelector(".behind table td:last-child").getBoundingClientRect();
 document.querySelector('.filters button[data-kind="yes"]').click();
 const filtered = bodies.filter((claim) => claim.dataset.kind === "yes").every((claim) => claim.hidden);
 document.querySelector('.filters button[data-kind="yes"]').click();
@@ -54,6 +55,7 @@ document.body.dataset.probe = JSON.stringify({
   opened, filtered, sorted: document.querySelectorAll("th[aria-sort]").length,
   wide: document.documentElement.scrollWidth > innerWidth,
   sideways: table.getBoundingClientRect().width > table.parentElement.clientWidth + 1,
+  roomy: behind.width > 150,
   picked: picked.length === 1 && picked[0].dataset.mode === choices.at(-1).value, plays,
 });
 </script>"""
@@ -96,7 +98,7 @@ def test_the_page_opens_throws_nothing_and_answers_its_reader(tmp_path: Path, wi
     assert '"shown":1,' in found
     assert "events" in found
     assert '"wide":false,"sideways":false' in found
-    assert '"picked":true,"plays":true' in found
+    assert '"roomy":true,"picked":true,"plays":true' in found
 
 
 def test_a_broken_script_would_be_seen(tmp_path: Path) -> None:
