@@ -88,8 +88,7 @@ class Repair:
         looked_at = damaged.without(self._given_up).spans()[:MOST_SPANS]
 
         def look(store: Store) -> tuple[Ids, dict[bytes, int]]:
-            known = store.damaged_ids(topic, map(Span._make, looked_at))
-            ids = {n: [id for id in some if len(id) == ID_BYTES] for n, some in known.items()}
+            ids = store.damaged_ids(topic, map(Span._make, looked_at))
             return ids, store.sequences(topic, {id for some in ids.values() for id in some})
 
         def looked(found: tuple[Ids, dict[bytes, int]]) -> None:

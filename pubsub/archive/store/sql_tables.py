@@ -80,6 +80,7 @@ SCHEMA = (
         checksum {int} NOT NULL)""",
     CREATE_EVENTS,
     *INDEX_EVENTS,
+    """CREATE TABLE IF NOT EXISTS other_ids (place {int} NOT NULL, id {blob} NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS state (
         topic {int} NOT NULL, kind TEXT NOT NULL, key {blob} NOT NULL, value {blob} NOT NULL,
         checksum {int} NOT NULL, PRIMARY KEY (topic, kind, key))""",

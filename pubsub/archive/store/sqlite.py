@@ -4,7 +4,8 @@ When a file is opened it is checked, and what can be put right is. Every event's
 two indexes. One flipped bit changes one of the three at most. So an event whose number both indexes have
 and no row is one whose row has lost its number: a row that cannot be read takes its place, is found like
 any other damaged event, and fetched from a replica or given up. What is wrong in an index alone is made
-anew from the rows. Whatever is wrong after that makes the store unusable; another replica has the events.
+anew from the rows; ids that the index had and the rows have not are kept, as a row may have lost its id.
+Whatever is wrong after that makes the store unusable; another replica has the events.
 
 The file is in WAL mode with `synchronous=FULL`: a commit returns after the log has been synced, so that a
 batch costs one sync. Another process is kept out by a lock beside the file.
@@ -39,6 +40,13 @@ _LOST = (
     " SELECT place FROM events INDEXED BY events_by_stream EXCEPT"
     " SELECT place FROM events NOT INDEXED"
 )
+_INDEXED_IDS = (
+    "CREATE TEMP TABLE indexed_ids AS SELECT place, id FROM events INDEXED BY events_by_id"
+)
+_OTHER_IDS = (
+    "INSERT INTO other_ids SELECT place, id FROM indexed_ids EXCEPT"
+    " SELECT place, id FROM events NOT INDEXED"
+)
 _MISPLACED = (
     "SELECT place FROM events NOT INDEXED EXCEPT"
     " SELECT place FROM (SELECT place FROM events INDEXED BY events_by_id UNION"
@@ -59,8 +67,11 @@ def check_file(writer: Connection) -> None:
         return
     lost, misplaced = writer.query(_LOST), writer.query(_MISPLACED)
     writer.begin()
+    writer.execute(_INDEXED_IDS)
     if lost or misplaced:
         _copy_events(writer, lost, misplaced)
+    writer.execute(_OTHER_IDS)
+    writer.execute("DROP TABLE indexed_ids")
     writer.execute("REINDEX")
     writer.commit()
     if not _is_whole(writer):

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pubsub.archive.errors import StoreError
@@ -40,10 +41,12 @@ from pubsub.archive.store.sql_tables import (
     event_checksum,
     load,
 )
-from pubsub.event import NUMBER_BYTES
+from pubsub.event import ID_BYTES, ID_PLACE, NUMBER_BYTES
 from pubsub.reliable.numbers import Numbers, Span
 
 _EVENT = "place, time, audience, stream, catenation, checksum, id, body"
+_ID_IN_BODY = f"substr(body, {ID_PLACE.start + 1}, {ID_BYTES})"
+"""An event has its id too."""
 _PAGE = 1000
 _BYTES = (bytes, memoryview)
 _make = partial(tuple.__new__, StoredEvent)
@@ -341,11 +344,19 @@ class Store:
         """The ids of events of these numbers, which are damaged, by number and as far as they are known. An
         event has several where the damage may be in the id itself: one of them is right."""
         found: dict[int, dict[bytes, None]] = {}
+        in_rows = (
+            f"SELECT place, id, {_ID_IN_BODY} FROM events{self._by_row} WHERE place BETWEEN ? AND ?"
+        )
+        in_index = f"SELECT place, id FROM events{self._by_id} WHERE place BETWEEN ? AND ?"
+        others = "SELECT place, id FROM other_ids WHERE place BETWEEN ? AND ?"
         for span in spans:
-            for source in dict.fromkeys((self._by_row, self._by_id)):
-                ids = f"SELECT place, id FROM events{source} WHERE place BETWEEN ? AND ?"
-                for place, id in self._ask(ids, topic, span):
-                    if isinstance(id, _BYTES) and id:
+            for place, *ids in chain(
+                self._ask(in_rows, topic, span),
+                self._ask(in_index, topic, span),
+                self._ask(others, topic, span),
+            ):
+                for id in ids:
+                    if isinstance(id, _BYTES) and len(id) == ID_BYTES:
                         found.setdefault(self._sequence(place), {})[bytes(id)] = None
         return {number: tuple(ids) for number, ids in sorted(found.items())}
 

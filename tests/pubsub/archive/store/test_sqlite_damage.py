@@ -61,6 +61,9 @@ def check(store: Store, whole: tuple[object, ...]) -> set[int]:
     assert all(EVENTS.get(number) == one for number, one in read.items())
     damaged = {n for one in store.damage() for n in range(one.span.first, one.span.last + 1)}
     assert set(EVENTS) - set(read) <= damaged, "gone, and nobody says so"
+    known = store.damaged_ids("/soccer", [one.span for one in store.damage()])
+    unknown = {n for n in damaged if n in EVENTS and EVENTS[n].id not in known.get(n, ())}
+    assert not unknown, "nobody knows which events these were"
     publisher = EVENTS[2].publisher
     in_stream = store.by_catenation("/soccer", publisher, Span(0, 1000))
     assert {one.sequence for one in in_stream} == set(read)
