@@ -316,6 +316,10 @@ class EntityDissemination:
     is_waiting: bool = field(init=False, default=False)
     """The next event above `done` is for it: there is nothing to pass over."""
     serving: Serving | None = field(init=False, default=None)
+    shared_to: int = field(init=False, default=0)
+    """Those who shared the name here may have been given events up to this number, in any order."""
+    kept_to: int = field(init=False, default=0)
+    """The same, if they were here before this archive was started."""
     dropping: int = field(init=False, default=0)
     """Removals of events that it had not had, and cannot have been told of as they are being written."""
     progress: Frontier = field(init=False, default_factory=Frontier)
@@ -350,8 +354,16 @@ class EntityDissemination:
 
     def serve(self, *, ordered: bool, shared: bool, highest: int, began: float) -> Serving:
         """Begin to serve the name, to subscribers that have nothing of an earlier life."""
-        self.serving = Serving(ordered, shared, self.done, highest, self.sync, began)
+        self.end_serving()
+        doubtful_to = max(self.sync, self.shared_to, self.kept_to if shared else 0)
+        self.serving = Serving(ordered, shared, self.done, highest, doubtful_to, began)
         return self.serving
+
+    def end_serving(self) -> None:
+        """Nobody is here any more. What they have acknowledged is forgotten beyond the sync point."""
+        if self.serving is not None and self.serving.is_shared:
+            self.shared_to = max(self.shared_to, self.serving.cursor)
+        self.serving = None
 
     def cover(self, marks: Iterable[tuple[bytes, int]]) -> None:
         """The application is done with these, as another replica or it itself says."""

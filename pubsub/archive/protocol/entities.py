@@ -76,12 +76,14 @@ class Entities:
         for entity in store.entities(topic):
             name = entity.name
             try:
-                self.all[name] = EntityDissemination.kept(entity, covered.get(COVERED + name, b""))
+                kept = EntityDissemination.kept(entity, covered.get(COVERED + name, b""))
             except WireError:
                 raise UsageError(
                     f"{topic}: what the durable subscriber {name!r} asks for cannot be read, and its "
                     "events would be lost; if it is a profile of XPath, install camcast[xpath]"
                 ) from None
+            kept.kept_to = self._inventory.highest
+            self.all[name] = kept
 
     def unread(self) -> list[Span]:
         """Numbers of events from before the registration of somebody who has not read them: the dissemination

@@ -118,7 +118,7 @@ class Notifier:
     ) -> None:
         serving.leave(session)
         if not serving.is_shared:
-            entity.serving = None
+            entity.end_serving()
 
     def _has_room(self, serving: Serving) -> bool:
         if serving.is_shared:
@@ -367,7 +367,7 @@ class Notifier:
         if entity.serving is not None:
             for session in entity.serving.sessions.values():
                 self.refuse(session.contact, entity.name, session.id, MOVED)
-            entity.serving = None
+            entity.end_serving()
 
 
 def _runs(offers: Sequence[_Offer], doubts: Sequence[bool]) -> Iterator[int]:

@@ -235,6 +235,37 @@ def test_consumers_and_archives_crash_on_a_lossy_network(victim: str, seed: int)
     lose_one(victim, seed, 0.1)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_consumers_were_given_comes_again_marked_when_all_had_left(is_restarted: bool) -> None:
+    """Behind an event that nobody is done with, the archive does not know what was acknowledged."""
+
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node, one, other = [await world.node() for _ in range(3)]
+        async with one.subscribe("/soccer", durable="work", share=True) as events:
+            await publish(node, 1, 2, 3)
+            await asyncio.sleep(2)
+            _, second, third = await events.fetch(3, within=20)
+            second.ack()
+            third.ack()
+            await asyncio.sleep(5)
+            await events.close()
+        await asyncio.sleep(10)
+        if is_restarted:
+            world.crash(0)
+            world.restart(0)
+            await world.archive("/soccer", number=0)
+        async with other.subscribe("/soccer", durable="work", share=True) as events:
+            await asyncio.sleep(2)
+            given = await events.fetch(3, within=20)
+            assert [event.data for event in given if not event.redelivered] == []
+            assert given[0].data == 1
+            await publish(node, 4)
+            assert await numbers(events, 1) == [(4, False)]
+
+    play(main)
+
+
 def test_a_name_is_shared_by_all_of_its_subscribers_or_by_none() -> None:
     async def main(world: World) -> None:
         await world.archive("/soccer")
