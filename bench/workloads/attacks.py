@@ -361,7 +361,9 @@ async def amplification(arena: Arena) -> None:
     """The first datagrams of all kinds that were on the wire, from an address that never answers."""
     recorded: list[Packet] = []
     with arena.network.rule(recorded.append):
-        await arena.subscriber([])
+        asks = await arena.node()
+        arena.turn_off(asks)
+        await arena.listen(asks, [])
     loop = asyncio.get_running_loop()
     asked: list[tuple[int, _Stranger]] = []
     for number, packet in enumerate(recorded[:MOST_ASKED]):
@@ -384,6 +386,11 @@ def no_region(node: Node) -> None:
         return Region()
 
     node.attachment.directory._locations.region = none  # type: ignore[attr-defined]
+
+
+def strangers_are_trusted(node: Node) -> None:
+    """No question is made longer, and no answer waits."""
+    node.attachment.directory._peers.exchange._strangers = None  # type: ignore[attr-defined]
 
 
 def no_way_made(node: Node) -> None:
@@ -489,6 +496,7 @@ CASES = (
     Case("clock", "none"),
     Case("amplification", "sessions"),
     Case("amplification", "first questions are as long as answers", OPEN),
+    Case("amplification", "none", OPEN, turn_off=strangers_are_trusted),
 )
 ATTACKERS = {
     "sybils": [40],

@@ -76,6 +76,11 @@ def test_strangers_get_back_less_than_they_send(short: None, settings: dict[str,
     assert figures(Case("amplification", "", settings), 1)["most"] <= 1.0
 
 
+def test_without_long_questions_strangers_get_back_more_than_they_send(short: None) -> None:
+    case = Case("amplification", "none", attacks.OPEN, turn_off=attacks.strangers_are_trusted)
+    assert figures(case, 1)["most"] > 1.0
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", [1, 2, 3, 8])
 @pytest.mark.parametrize("attackers", [12, 24])
