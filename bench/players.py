@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import multiprocessing
 import os
+import resource
 import signal
 import time
 import traceback
@@ -180,6 +181,12 @@ class Players:
         player = Player(role, *arguments)
         self._all.append(player)
         return player
+
+
+def allow_files() -> None:
+    """Let this process, and those that it starts, have as many files and sockets as the machine allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 # What processes cost.

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.experiment import Experiment
+from bench.players import allow_files
 from bench.populations.emulated import DatagramCount, Population
 from bench.suites.settings import COMPARED, IMPLEMENTED, MODES
 from bench.traces import histories, trace_rows
@@ -80,7 +81,7 @@ class _Phase:
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """Takes about a minute for 118 nodes in all modes."""
-    _allow_files()
+    allow_files()  # every node writes a trace of its own
     for nodes in options.nodes:
         for mode in options.modes:
             yield from _Measurement(mode, nodes, options).rows()
@@ -91,12 +92,6 @@ def sizes_for(nodes: int) -> tuple[int, ...]:
     usual = IMPLEMENTED["sizes"]
     upper = [max(1, round(nodes * size / sum(usual))) for size in usual[1:]]
     return (nodes - sum(upper), *upper)
-
-
-def _allow_files() -> None:
-    """Let this process open as many files as it may: every node writes a trace of its own."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _Measurement:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import resource
 import struct
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.players import TICKS, Players, resident_bytes, seconds_of
+from bench.players import TICKS, Players, allow_files, resident_bytes, seconds_of
 from bench.servers import MosquittoServer, NotInstalled, installed
 from bench.workloads.workload import (
     Option,
@@ -118,19 +117,13 @@ def _memory(system: str, clients: int) -> Iterator[Row]:
         )
 
 
-def _allow_sockets() -> None:
-    """Let this process, and those that it starts, have as many sockets as the machine allows."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 # -- the server's process --
 
 
 def serve(pipe: Connection, system: str, bootstrap: str) -> None:
     """Serve until the benchmark ends; it is told the port, the process that holds the clients, and where the
     next door's node finds this one's. `bootstrap`: what the door before has said."""
-    _allow_sockets()
+    allow_files()
     if system == "camcast":
         loops.run(_door(pipe, [bootstrap] if bootstrap else []))
         return
@@ -321,7 +314,7 @@ def stay(pipe: Connection, port: int, clients: int) -> None:
             pipe.send((connected, time.monotonic() - began))
             await asyncio.to_thread(pipe.recv)
 
-    _allow_sockets()
+    allow_files()
     loops.run(main())
 
 
