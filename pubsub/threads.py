@@ -20,6 +20,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -110,6 +111,8 @@ class ThreadsafeNode:
             raise
         try:
             return future.result()
+        except CancelledError:  # the loop ended, and cancelled all that ran on it
+            raise ClosedError("the node's event loop ended before this was done") from None
         finally:
             future.cancel()  # nothing to do unless this thread was interrupted
 

@@ -312,10 +312,10 @@ async def request_hand_over(
         archive = Contact(ANYONE, at.host, at.port)
         while not ended.done():
             silent = loop.time() - heard_at
-            if silent > PATIENCE or loop.time() - began > within + PATIENCE:
-                raise ArchiveError(f"no archive at {at} has answered for {silent:.0f} s")
+            if silent > min(PATIENCE, within) or loop.time() - began > within + PATIENCE:
+                raise ArchiveError(f"no archive at {at} has answered for {silent:.2g} s")
             runtime.send_datagram(archive, request)
-            await asyncio.wait([ended], timeout=REPEAT_SECONDS)
+            await asyncio.wait([ended], timeout=min(REPEAT_SECONDS, within))
     finally:
         runtime.off(HandedOver)
     answer = ended.result()

@@ -24,7 +24,7 @@ from typing import Any, Self
 from aiohttp import WSMsgType, web
 
 from overlay.contact import Address
-from overlay.errors import CamcastError, NetworkError, UsageError
+from overlay.errors import CamcastError, NetworkError, UsageError, check_positive
 from pubsub.data import DATA_LIMIT
 from pubsub.doors.feeds import Budget, Feed, Reader
 from pubsub.doors.mqtt.message import MqttMessage
@@ -75,9 +75,7 @@ class HttpConfig:
     """How long one body may take to come whole; then it is refused with 408."""
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name} is more than 0, not {getattr(self, name)}")
+        check_positive(self)
 
 
 class HttpDoor:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from math import nan
 from typing import Any
 
 import pytest
 
 from overlay.errors import UsageError
-from pubsub import Parameters
+from pubsub import DurableConfig, Parameters
 from pubsub.camcast.parameters import ParameterError
+from pubsub.doors.http import HttpConfig
+from pubsub.doors.mqtt import MqttConfig
 from tests.pubsub.playground import Playground, play, received
 
 
@@ -92,3 +96,11 @@ def test_what_only_an_archive_promises_goes_with_durable(options: dict[str, Any]
 def test_parameters_of_another_kind_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=f"{next(iter(wrong))} must be"):
         Parameters(**wrong)
+
+
+@pytest.mark.parametrize("config", [MqttConfig, HttpConfig, DurableConfig])
+def test_a_wrong_value_of_any_field_is_told_with_the_name_of_the_field(config: type[Any]) -> None:
+    for field in fields(config):
+        for wrong in (-1, nan, "text", None, []):
+            with pytest.raises(UsageError, match=field.name):
+                config(**{field.name: wrong})

@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,25 @@ def test_other_threads_use_the_node_of_a_program_with_a_loop() -> None:
                 assert (await anext(events)).data == "done"
 
     asyncio.run(main())
+
+
+def test_a_thread_that_waits_is_told_when_the_event_loop_ends() -> None:
+    async def main() -> Future[Any]:
+        async with Node() as node:
+            begun = asyncio.Event()
+
+            async def wait_for_ever() -> None:
+                begun.set()
+                await asyncio.Event().wait()
+
+            waiting = threads.submit(node.threadsafe._wait, wait_for_ever())
+            await begun.wait()
+        return waiting
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = asyncio.run(main())
+        with pytest.raises(ClosedError, match="event loop ended"):
+            waiting.result(timeout=20)
 
 
 def test_the_program_in_the_documentation_runs_and_ends_without_being_closed() -> None:

@@ -85,6 +85,8 @@ class DurableConfig:
         check_positive(self, besides=("skew", "abandoned", "forget_runs"))
         if not self.skew >= 0:
             raise UsageError(f"skew={self.skew} must be 0 seconds or more")
+        if not self.forget_runs >= 0:
+            raise UsageError(f"forget_runs={self.forget_runs} must be 0 seconds or more")
         if self.abandoned and not self.abandoned >= 10 * self.patience:
             raise UsageError(
                 f"abandoned={self.abandoned} must be 0, or at least ten times patience={self.patience}, or "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 from pubsub.doors.mqtt.kept import Keeping, KeptSubscription, Record
 from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.doors.mqtt.packets import Reason
@@ -53,23 +53,18 @@ class MqttConfig:
     """How long a connection may take to send its first packet."""
 
     def __post_init__(self) -> None:
-        for name in ("receive_maximum", "longest_keep_alive"):
-            if not 1 <= getattr(self, name) <= 65_535:
-                raise UsageError(f"{name} is 1 to 65,535, not {getattr(self, name)}")
+        none_will_do = ("topic_aliases", "most_retained", "longest_expiry")
+        check_positive(self, besides=none_will_do)
+        for name in none_will_do:
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name} is 0 or more, not {getattr(self, name)}")
+        for name in ("receive_maximum", "longest_keep_alive", "topic_aliases"):
+            if getattr(self, name) > 65_535:
+                raise UsageError(f"{name} is at most 65,535, not {getattr(self, name)}")
         if self.slow_clients not in ("drop", "disconnect"):
             raise UsageError(f'slow_clients is "drop" or "disconnect", not {self.slow_clients!r}')
-        if not 0 <= self.topic_aliases <= 65_535:
-            raise UsageError(f"topic_aliases is 0 to 65,535, not {self.topic_aliases}")
-        least_one = ("most_clients", "most_sessions", "most_waiting", "most_subscriptions")
-        for name in (
-            *least_one,
-            "largest_packet",
-            "most_partial",
-            "packet_seconds",
-            "connect_seconds",
-        ):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name} is more than 0, not {getattr(self, name)}")
+        if not isinstance(self.says_why, bool):
+            raise UsageError(f"says_why must be true or false, not {self.says_why!r}")
 
 
 class Follower(Protocol):

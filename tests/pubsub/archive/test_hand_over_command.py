@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from overlay.contact import Address, Contact, PeerId
+from overlay.virtual import nth_host
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.hand_over import (
     MOST_RUNNING,
@@ -188,3 +189,14 @@ def test_a_request_is_repeated_through_losses_until_it_is_done() -> None:
         assert (list(first.topics), list(second.topics)) == ([], ["/soccer"])
 
     play(main, loss=0.2)
+
+
+def test_that_nobody_answers_a_request_is_said_within_the_time_that_was_given() -> None:
+    async def main(world: World) -> None:
+        node = await world.node()
+        nobody, began = Address(nth_host(9), 4000), asyncio.get_running_loop().time()
+        with pytest.raises(ArchiveError, match=r"no archive at .* has answered for 2"):
+            await request_hand_over(node.attachment.runtime, "/soccer", nobody, nobody, 2.0)
+        assert asyncio.get_running_loop().time() - began < 3
+
+    play(main)
