@@ -39,6 +39,7 @@ class OwnBlock:
     """A block of this node's own events: what fills it, and later what is known of its copies."""
 
     __slots__ = (
+        "_ask",
         "_then",
         "_waiter",
         "acknowledged",
@@ -55,9 +56,13 @@ class OwnBlock:
         "source",
         "targets",
         "upward",
+        "wants_answers",
     )
 
-    def __init__(self, source: bytes, first: int, head: Head) -> None:
+    def __init__(
+        self, source: bytes, first: int, head: Head, ask: Callable[[OwnBlock], None]
+    ) -> None:
+        """`ask`: have the members that were sent the block acknowledge it now."""
         self.source = source
         self.first = first
         self.head = head
@@ -70,6 +75,9 @@ class OwnBlock:
         self.awaited: dict[PeerId, int] = {}
         """Copies that each member was sent and has neither acknowledged nor is believed to have lost."""
         self.complete = False
+        self.wants_answers = False
+        """Somebody waits until its copies are acknowledged."""
+        self._ask = ask
         self._waiter: asyncio.Future[None] | None = None
         self._then: list[Callable[[], None]] = []
         """To be called when the block is settled."""
@@ -89,6 +97,13 @@ class OwnBlock:
             self.failed += 1
         if self._waiter is not None or self._then:
             self.wake()
+
+    def want_answers(self) -> None:
+        """Do not wait until members acknowledge the block by themselves, with what else comes."""
+        if not (self.wants_answers or self.is_settled):
+            self.wants_answers = True
+            if self.complete:
+                self._ask(self)
 
     def forget(self, peer: PeerId) -> bool:
         """Whether a copy of the block was waited for; it is no longer."""
@@ -240,6 +255,7 @@ class Receipt:
         self._block.when_settled(then)
 
     async def wait_settled(self) -> None:
+        self._block.want_answers()
         while not self._block.is_settled:
             await self._block.change()
 
@@ -368,6 +384,6 @@ class Outlet:
             self._link.check_right(self.topic)
         if self._filling is not None:
             self.close()
-        own = self._filling = OwnBlock(self._source, self._next, head)
+        own = self._filling = OwnBlock(self._source, self._next, head, self._link.ask)
         self._link.begun(self)
         return own

@@ -244,6 +244,12 @@ class Ways:
             channel.withdraw(is_unwanted)
         return found
 
+    def ask(self, peer: PeerId) -> None:
+        """Have a member acknowledge what it was sent: by itself it does so with what else comes."""
+        channel = self._live.get(peer)
+        if channel is not None:
+            channel.ping()
+
     def tell(self, to: Contact, message: object, until: Until) -> None:
         """Send a message over a channel, and never after the time `until.at`."""
         self._runtime.send(to, message, until=until)
@@ -393,9 +399,16 @@ class EventLink:
     def completed(self, own: OwnBlock) -> None:
         """All copies of the block have been decided on, unless one fails."""
         own.complete = True
+        if own.wants_answers:
+            self.ask(own)
         if own.sent + own.refused >= own.copies:
             self._close_if_done(own)
             own.wake()
+
+    def ask(self, own: OwnBlock) -> None:
+        """Have the members that were sent an own block acknowledge it now."""
+        for peer in own.awaited:
+            self._ways.ask(peer)
 
     # What the process sends.
 
@@ -421,7 +434,13 @@ class EventLink:
         is_told = not (block.eager or gossip.upward) and block.topic == gossip.community
         own = self._open.get(block)
         # The first member need not wait until all copies are accounted for, nor until the last one is made.
-        at_once = self._is_alone and own is not None and len(data) <= self._ways.room
+        # But who wants answers asks for them in the same datagram: one of its own could overtake this one.
+        at_once = (
+            self._is_alone
+            and own is not None
+            and len(data) <= self._ways.room
+            and not own.wants_answers
+        )
         send, on_ack = self._ways.send, None
         behind = 0
         for contact in to:

@@ -45,6 +45,10 @@ class WaysStub:
         self.waited_for: list[Contact] = []
         self.behind: list[Contact] = []
         self.at_once: list[bool] = []
+        self.asked: list[PeerId] = []
+
+    def ask(self, peer: PeerId) -> None:
+        self.asked.append(peer)
 
     def send(
         self,
@@ -227,6 +231,7 @@ def test_who_waits_for_acknowledgements_of_a_block_that_is_being_filled_is_told(
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
+        assert world.ways.asked == [A.id, B.id]
         world.ways.answer(A, True)
         world.ways.answer(B, True)
         await waiting
