@@ -152,11 +152,19 @@ class DurableSubscription:
         self._registered: asyncio.Future[str] | None = None
         self._moved = asyncio.Event()
         self._refused = ""
-        self._is_displaced = False
+        self._taking = ""
+        self._displacement: Displaced | None = None
         self._ended = False
         self._finish = Finish(self._end)
 
     # Opening and closing.
+
+    def take_over(self, word: str) -> Self:
+        """To be called before this is entered: take the name over from a subscriber that has it, instead of
+        waiting until that one has left or is silent. It gets `Displaced` with this word. Of several that
+        do so, the one that the archive hears last has the name."""
+        self._taking = word
+        return self
 
     async def __aenter__(self) -> Self:
         """Register. From here on nothing that is archived for this name is missed."""
@@ -202,6 +210,7 @@ class DurableSubscription:
             on_displaced=self._displaced,
             on_sync=self._moved.set,
             position=self._resume,
+            taking=self._taking,
         )
         return core
 
@@ -216,6 +225,8 @@ class DurableSubscription:
             raise ArchiveError(
                 f"no archive has registered {self.name!r} within {self._within:g} s: {why}"
             ) from None
+        if self._displacement is not None:
+            raise self._displacement
         if refused:
             raise ArchiveError(f"the archive did not register {self.name!r}: {refused}")
 
@@ -368,9 +379,13 @@ class DurableSubscription:
             self._refused = refused
             self._wake()
 
-    def _displaced(self) -> None:
+    def _displaced(self, word: str) -> None:
         """The name's events go to another subscriber; what is here and was not given goes there too."""
-        self._is_displaced = True
+        self._displacement = Displaced(
+            f"another subscriber has taken {self.name!r} over: a name has one at a time", word
+        )
+        if self._registered is not None and not self._registered.done():
+            self._registered.set_result("")
         self._drop_all()
         self._wake()
 
@@ -482,10 +497,8 @@ class DurableSubscription:
 
     async def _news(self) -> None:
         """Wait until something has come, or the subscription ends; raise what keeps more from coming."""
-        if self._is_displaced:
-            raise Displaced(
-                f"another subscriber has taken {self.name!r} over: a name has one at a time"
-            )
+        if self._displacement is not None:
+            raise self._displacement
         if self._refused:
             raise ArchiveError(f"another archive did not register {self.name!r}: {self._refused}")
         self._running()

@@ -25,6 +25,11 @@ class DurableUsageError(UsageError):
 class Displaced(ArchiveError):
     """Another subscriber has taken this durable name over: it gets the name's events from here on."""
 
+    def __init__(self, text: str, word: str = "") -> None:
+        super().__init__(text)
+        self.word = word
+        """Of the one that has the name now, where that has left one: see `DurableSubscription.take_over`."""
+
 
 class NoArchiveFound(NetworkError):
     """No archive that manages the topic has answered."""

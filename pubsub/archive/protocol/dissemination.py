@@ -206,6 +206,8 @@ class Serving:
     """The events among `offered` that nobody has acknowledged; the dissemination table's record."""
     returned: dict[int, None] = field(default_factory=dict)
     """The outstanding events of subscribers that have left."""
+    displaced: dict[bytes, str] = field(default_factory=dict)
+    """The sessions from which the name was taken over lately, and the words for them."""
 
     @property
     def sync(self) -> int:

@@ -17,6 +17,7 @@ from pubsub.archive.protocol.dissemination import (
     EntityDissemination,
     Interest,
     Matching,
+    Serving,
     gaps_of_lost,
     gaps_of_removed,
     is_entity_name,
@@ -38,6 +39,9 @@ COVERED = "covered/"
 """Notes of what entities are done with according to other replicas (`covering`)."""
 UNREADABLE = "the archive cannot read its profile; one of XPath needs camcast[xpath] there"
 NO_RIGHT = "this node has no right to what the name asks for"
+MOST_DISPLACED = 8
+"""Sessions of one name that are told that it was taken over from them."""
+
 MOST_ENTITIES = 100_000
 
 
@@ -126,6 +130,8 @@ class Entities:
         session = None if entity.serving is None else entity.serving.sessions.get(register.session)
         if not self._may_have(sender, entity):
             self._refuse(sender, register, NO_RIGHT)
+        elif entity.serving is not None and register.session in entity.serving.displaced:
+            self.notifier.tell_displaced(sender, entity, register.session)
         elif self._is_anothers(entity, sender, register):
             self._refuse(sender, register, BUSY)
         elif register.shared:
@@ -157,6 +163,8 @@ class Entities:
         serving = entity.serving
         if serving is None or serving.is_shared:
             return serving is not None and bool(serving.sessions) and not register.shared
+        if register.taking:
+            return False
         before = self._world.context.now() - self._world.config.patience
         return serving.session.contact.id != sender.id and serving.session.heard_at > before
 
@@ -286,7 +294,7 @@ class Entities:
         if register.shared and not self._table.is_lowest:
             self._refuse(sender, register, MOVED)
             return
-        serving = entity.serving
+        before = serving = entity.serving
         if serving is None or not (serving.is_shared and register.shared):
             entity.cover(register.position)
             serving = entity.serve(
@@ -295,10 +303,20 @@ class Entities:
                 highest=self._inventory.highest,
                 began=self._latest_clock(),
             )
+            if before is not None and register.taking:
+                self._displace(before, entity, register.taking)
         now = self._world.context.now()
         session = serving.join(register.session, sender, now, entity.done)
         self.notifier.respond(entity, session)
         self.notifier.push(entity)
+
+    def _displace(self, before: Serving, entity: EntityDissemination, word: str) -> None:
+        """Tell those who had the name, and are served no more, that it was taken over."""
+        assert entity.serving is not None
+        told = before.displaced | dict.fromkeys(before.sessions, word)
+        entity.serving.displaced = dict(list(told.items())[-MOST_DISPLACED:])
+        for session in before.sessions.values():
+            self.notifier.tell_displaced(session.contact, entity, session.id)
 
     def _latest_clock(self) -> float:
         """The time now, by the clock of the replica whose clock is furthest ahead."""

@@ -66,6 +66,9 @@ MOVED = "moved"
 BUSY = "busy"
 """Another subscriber has this name, and is there; ask again."""
 
+TAKEN = "taken"
+"""Another subscriber has taken the name over from this session."""
+
 DEREGISTERED = "deregistered"
 """The entity is forgotten, as it asked."""
 
@@ -160,6 +163,9 @@ class Register:
     """Forget the entity instead: nothing is kept for it any more."""
     shared: bool = False
     """Others may have the same name at the same time: see `pubsub.archive.protocol.dissemination.Serving`."""
+    taking: str = ""
+    """A word for the subscriber that has the name, from which this one takes it over; empty: wait until that
+    one has left or is silent."""
 
     def __post_init__(self) -> None:
         _check_marks(self.position)
@@ -186,6 +192,8 @@ class AckResponse:
     """Why there is no registration; empty otherwise. See the words above."""
     floor: int = 0
     """No event of a stream that began before this time comes any more."""
+    word: str = ""
+    """Of the subscriber that has taken the name over."""
 
     def __post_init__(self) -> None:
         _check((self.sync, self.highest, self.floor))

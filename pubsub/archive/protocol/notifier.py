@@ -19,6 +19,7 @@ from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
     MOVED,
     REGISTER_AGAIN,
+    TAKEN,
     AckResponse,
     GapRows,
     Invoice,
@@ -79,6 +80,15 @@ class Notifier:
         world = self._world
         refusal = AckResponse(world.topic, name, session, world.replica, refused=why)
         world.context.send(to, refusal)
+
+    def tell_displaced(self, to: Contact, entity: EntityDissemination, session: bytes) -> None:
+        """Tell a subscriber that another one has taken its name over."""
+        assert entity.serving is not None
+        world, word = self._world, entity.serving.displaced[session]
+        told = AckResponse(
+            world.topic, entity.name, session, world.replica, refused=TAKEN, word=word
+        )
+        world.context.send(to, told)
 
     # Notifying.
 
@@ -261,6 +271,9 @@ class Notifier:
         """`entity`: the one that the invoice names, if it is registered."""
         serving = None if entity is None else entity.serving
         session = None if serving is None else serving.sessions.get(invoice.session)
+        if entity is not None and serving is not None and invoice.session in serving.displaced:
+            self.tell_displaced(sender, entity, invoice.session)
+            return
         if entity is None or serving is None or session is None:
             self.refuse(sender, invoice.entity, invoice.session, REGISTER_AGAIN)
             return

@@ -27,6 +27,7 @@ from pubsub.archive.protocol.messages import (
     MARK_BYTES,
     MOVED,
     REGISTER_AGAIN,
+    TAKEN,
     AckResponse,
     GapRows,
     Invoice,
@@ -90,14 +91,16 @@ class DurableSubscriber(ABC):
         on_gap: Callable[[Gap], None],
         on_silent: Callable[[], None],
         on_registered: Callable[[str], None],
-        on_displaced: Callable[[], None] = lambda: None,
+        on_displaced: Callable[[str], None] = lambda word: None,
         on_sync: Callable[[], None] = lambda: None,
         position: tuple[tuple[bytes, int], ...] = (),
+        taking: str = "",
     ) -> None:
         """`deliver` gives the application an event; `done_with` must follow for each, in any order.
         `on_registered` is called with an empty text, or with why not. `position`: what the application is
-        done with, where it remembers. `on_displaced`: another subscriber has taken the name over, after this
-        one was registered. `on_sync`: the sync point has moved."""
+        done with, where it remembers. `on_displaced`: another subscriber has taken the name over; with its
+        word, if it had one. `on_sync`: the sync point has moved. `taking`: this one takes the name over from
+        whoever has it, as it is registered for the first time, with this word."""
         self.subscribing = subscribing
         self.archive: Contact | None = None
         self.replica = b""
@@ -117,6 +120,7 @@ class DurableSubscriber(ABC):
         self._on_silent = on_silent
         self._on_registered = on_registered
         self._on_displaced = on_displaced
+        self._taking = taking
         self._on_sync = on_sync
         self._since: tuple[Since, float] = (subscribing.since, subscribing.value)
         """Where an archive begins that does not know the name."""
@@ -163,8 +167,11 @@ class DurableSubscriber(ABC):
             self._register()
 
     def tell_done(self, leaving: bool = False) -> None:
-        """Tell the archive at once what the application is done with; `leaving`: and end the session."""
+        """Tell the archive at once what the application is done with; `leaving`: and end the session, after
+        which nothing is said: the archive would ask for a new session, which would keep the name."""
         self._send_invoice(leaving)
+        if leaving:
+            self.close()
 
     def close(self) -> None:
         self._closed = True
@@ -194,6 +201,7 @@ class DurableSubscriber(ABC):
             self.done.streams(self._config.batch_bytes // MARK_BYTES),
             self._leaving,
             self.shared,
+            "" if self._was_registered else self._taking,
         )
         self._context.send(self.archive, register)
 
@@ -237,10 +245,16 @@ class DurableSubscriber(ABC):
             self._begin_session()
             return
         if response.refused == BUSY:
+            if self.is_registered:
+                return  # it was said before the archive registered this session, and comes late
             self.is_name_taken = True
             if self._was_registered:
                 self.close()
-                self._on_displaced()
+                self._on_displaced("")
+            return
+        if response.refused == TAKEN:
+            self.close()
+            self._on_displaced(response.word)
             return
         if response.refused == MOVED:
             self._give_up()

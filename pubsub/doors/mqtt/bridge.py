@@ -90,7 +90,7 @@ class Bridge:
         self._end_suspecting = node.attachment.runtime.failure.subscribe(self._suspect)
         self._wills = wills = WillLog(node, self._start)
         self.keep_will, self.will_over, self.inherit = wills.keep_for, wills.over, wills.inherit
-        self._names = names = Names(node, self.door, self._start)
+        self._names = names = Names(node, self.door, sessions, self._start)
         self.follow, self.forget, self.open_session = names.follow, names.forget, names.open_session
 
     def serve(self, hub: Hub) -> None:
@@ -262,7 +262,7 @@ class Bridge:
     # -- other doors --
 
     async def meet(self) -> None:
-        """Listen to other doors: which clients have moved, and who has members of shared subscriptions."""
+        """Listen to other doors: who has members of shared subscriptions, wills and names."""
         if self._meeting is None:
             self._meeting = self._start(self._begin_to_hear())
         await asyncio.shield(self._meeting)
@@ -292,7 +292,7 @@ class Bridge:
                 if "groups" in said and self._is_of(event.publisher, said.get("door")):
                     wills, orphans = said.get("wills"), said.get("orphans")
                     self.hub.doors.heard(said.get("door"), said["groups"], wills, orphans)
-                self._names.elsewhere(said.get("name"), said.get("afresh") is True)
+                self._names.elsewhere(said.get("name"))
 
     def _is_of(self, node: PeerId, door: Any) -> bool:
         """Whether a door is on this node, which is the first one that has spoken for it: another one could

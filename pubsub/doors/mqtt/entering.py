@@ -56,6 +56,8 @@ class _Entry:
     def displaced(self, afresh: bool) -> None:
         if self.session is not None:
             self._entering.hub.moved(self.session, afresh)
+        else:
+            self._entering.went_elsewhere(self)
 
 
 class Entering:
@@ -218,6 +220,12 @@ class Entering:
             del self._entering[entry.client_id]
             what = "the archive of the sessions does not answer"
             entry.connection.fail(MqttError(Reason.SERVER_UNAVAILABLE, what))
+
+    def went_elsewhere(self, entry: _Entry) -> None:
+        """The client has connected to another door before its session was fetched for this one."""
+        if self._entering.get(entry.client_id) is entry:
+            del self._entering[entry.client_id]
+            entry.connection.taken_over()
 
     def _subscribe_again(self, session: Session, kept: list[KeptSubscription]) -> None:
         """Make the subscriptions of a session that another door had."""

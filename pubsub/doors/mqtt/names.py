@@ -1,8 +1,13 @@
 """Durable names that a door has at archives: clients' subscriptions that archives keep messages for, and
 sessions.
 
-A name has one door at a time, but for those that a group shares. The door that takes a name tells the others,
-so that the door that the client has left lets it go; the archive displaces a door that has not heard of it.
+A name has one door at a time, but for those that a group shares. A door takes a name over from the door that
+has it, which the archive tells: of several, the one that the archive hears last has the name. So a client has
+one session where an archive keeps it, also while it is connected to two doors.
+
+Two doors may use two replicas of an archive, of which neither knows that the other one has a subscriber of
+the name. There sessions are told apart by their records (`pubsub.doors.mqtt.session_log`); where no sessions
+are kept, a door tells the others of the names that it takes, once and as well as it can.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from pubsub.doors.mqtt.kept import KeptSubscription
 from pubsub.doors.mqtt.message import MqttMessage, message_in
 from pubsub.doors.mqtt.network import Follower, Opener
 from pubsub.doors.mqtt.packets import Reason
-from pubsub.doors.mqtt.session_log import FIND_SECONDS, SessionLog, log_name
+from pubsub.doors.mqtt.session_log import AFRESH, FIND_SECONDS, MOVED, SessionLog, log_name
 from pubsub.node import Node
 
 if TYPE_CHECKING:
@@ -36,8 +41,8 @@ client that publishes with QoS 2 is one. A message comes twice to a client that 
 noted that the client has it, and the client has had messages of more other publishers since."""
 
 DOORS = "/mqtt-doors"
-"""The topic on which doors tell each other which clients they have taken over, who has members of which
-shared subscriptions, and who has which wills."""
+"""The topic on which doors tell each other who has members of which shared subscriptions, who has which
+wills, and where no sessions are kept which names they have taken over."""
 
 
 class Names:
@@ -45,33 +50,40 @@ class Names:
 
     hub: Hub
 
-    def __init__(self, node: Node, door: bytes, start: Callable[[Any], asyncio.Task[Any]]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        door: bytes,
+        keeps_sessions: bool,
+        start: Callable[[Any], asyncio.Task[Any]],
+    ) -> None:
         """`door`: tells this door from others. `start`: run something as a task of the door's."""
         self._node = node
+        self._keeps_sessions = keeps_sessions
         self._door = door
         self._start = start
         self._named: dict[str, _Named] = {}
 
-    def elsewhere(self, name: Any, afresh: bool) -> None:
-        """Another door has taken a name over; `afresh`: it begins another session. Anything else than a name
-        is ignored."""
+    def elsewhere(self, name: Any) -> None:
+        """Another door has taken a name over. Anything else than a name is ignored."""
         named = self._named.get(name) if isinstance(name, str) else None
         if named is not None:
-            named.displaced(afresh)
+            named.displaced()
 
-    def _take(self, name: str, displaced: Callable[[bool], None], shared: bool = False) -> _Named:
+    def _take(
+        self, name: str, displaced: Callable[[], None] = lambda: None, shared: bool = False
+    ) -> _Named:
         """Note that this door is to have a durable name, behind what it had under the name before."""
         named = _Named(displaced, self._named.get(name), shared)
         self._named[name] = named
         return named
 
-    async def _have(self, name: str, named: _Named, afresh: bool = False) -> None:
-        """Wait until nobody of this door has the name, and tell the other doors to let it go."""
+    async def _have(self, name: str, named: _Named) -> None:
+        """Wait until nobody of this door has the name, and tell other doors to let it go."""
         if named.before is not None:
             await named.before.wait()
-        if not named.shared:
-            said = {"door": self._door, "name": name, "afresh": afresh}
-            await self._node.publish(DOORS, said)
+        if not named.shared and not self._keeps_sessions:
+            await self._node.publish(DOORS, {"door": self._door, "name": name})
 
     def _let_go(self, name: str, named: _Named) -> None:
         named.over.set()
@@ -88,11 +100,13 @@ class Names:
         shared: bool = False,
     ) -> _Followed:
         followed = _Followed(follower, before)
-        named = self._take(name, lambda _: follower.displaced(), shared)
+        named = self._take(name, follower.displaced, shared)
         resume = followed.position or None
         events = self._node.subscribe(
             topic, durable=name, within=FIND_SECONDS, resume=resume, share=shared
         )
+        if not shared:
+            events.take_over(MOVED)
         followed.task = self._start(self._follow(events, followed, named, afresh))
         return followed
 
@@ -134,10 +148,10 @@ class Names:
         self._let_go(events.name, named)
 
     def forget(self, name: str, topic: str) -> None:
-        self._start(self._forget(name, topic, self._take(name, lambda _: None)))
+        self._start(self._forget(name, topic, self._take(name)))
 
     async def _forget(self, name: str, topic: str, named: _Named) -> None:
-        events = self._node.subscribe(topic, durable=name, within=FIND_SECONDS)
+        events = self._node.subscribe(topic, durable=name, within=FIND_SECONDS).take_over(AFRESH)
         try:
             await self._have(name, named)
             await events.__aenter__()
@@ -150,7 +164,7 @@ class Names:
     # -- sessions --
 
     def open_session(self, client_id: str, opener: Opener) -> None:
-        named = self._take(log_name(client_id), opener.displaced)
+        named = self._take(log_name(client_id))
         self._start(self._keep_session(client_id, opener, named))
 
     async def _keep_session(self, client_id: str, opener: Opener, named: _Named) -> None:
@@ -158,17 +172,19 @@ class Names:
         log: SessionLog | None = None
         try:
             try:
-                await self._have(name, named, opener.afresh)
-                log = SessionLog(self._node, client_id)
+                await self._have(name, named)
+                log = SessionLog(self._node, client_id, AFRESH if opener.afresh else MOVED)
                 record, is_over = await log.open()
+            except Displaced:
+                raise
             except CamcastError:
                 self.hub.drop("archive_lost")
                 opener.failed()
                 return
             opener.opened(log, record, is_over)
             await log.run()
-        except Displaced:
-            opener.displaced(False)
+        except Displaced as displaced:
+            opener.displaced(displaced.word == AFRESH)
         except CamcastError:
             self.hub.drop("archive_lost")
             opener.displaced(False)
@@ -184,11 +200,8 @@ class Names:
 class _Named:
     """A durable name that this door has, or waits for."""
 
-    def __init__(
-        self, displaced: Callable[[bool], None], before: _Named | None, shared: bool
-    ) -> None:
+    def __init__(self, displaced: Callable[[], None], before: _Named | None, shared: bool) -> None:
         self.displaced = displaced
-        """Told whether the door that has the name begins a session afresh."""
         self.shared = shared
         """Other doors have it too."""
         self.over = asyncio.Event()

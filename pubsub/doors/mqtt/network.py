@@ -176,7 +176,8 @@ class Opener(Protocol):
         ...
 
     def displaced(self, afresh: bool) -> None:
-        """Another door writes the session from here on; `afresh`: another session of the client."""
+        """Another door writes the session from here on; `afresh`: another session of the client. In
+        place of `opened`, or after it."""
         ...
 
 

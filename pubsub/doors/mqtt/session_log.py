@@ -4,6 +4,10 @@ The name is the client's, and one door at a time has it. The door that has it le
 unacknowledged, so that the archive gives that, and whatever came after it, to the next door. A door that
 takes a name over writes a mark and reads up to it, so that it has every record that was safe before; then
 it writes a record of a higher epoch, and what the door before still writes counts no more.
+
+A door that reads a record of a higher epoch than its own is displaced by that: the door that wrote it uses
+another replica of the archive. Two doors that have taken the name over at the same time, from two replicas,
+write the same epoch; the one with the greater token has the session.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from overlay.entropy import entropy
 from overlay.errors import CamcastError
-from pubsub.archive.errors import ArchiveError
+from pubsub.archive.errors import ArchiveError, Displaced
 from pubsub.doors.mqtt.kept import INCARNATION_BYTES, Record
 from pubsub.node import Node
 
@@ -35,6 +39,12 @@ MOST_READ = 256
 """Events that are taken from the archive at a time."""
 
 MARK_BYTES = 8
+
+MOVED, AFRESH = "moved", "afresh"
+"""Words for the door that had a name: the client goes on at another door, or begins another session there."""
+
+_Place = tuple[int, bytes, int]
+"""The epoch of a record, its writer's token, and its number. The latest record has the greatest."""
 
 
 async def safe_before(
@@ -62,15 +72,19 @@ def log_name(client_id: str) -> str:
 class SessionLog:
     """One client's records, and this door as their writer: a `Keeping` of the hub."""
 
-    def __init__(self, node: Node, client_id: str) -> None:
+    def __init__(self, node: Node, client_id: str, word: str) -> None:
+        """`word`: for the door that has the session."""
         self.name = log_name(client_id)
         self.token = entropy().randbytes(INCARNATION_BYTES)
         self._node = node
         where = f"session = '{self.name}'"
         self._events = node.subscribe(SESSIONS, durable=self.name, where=where, within=FIND_SECONDS)
+        self._events.take_over(word)
         self._epoch = 0
+        self._incarnation = b""
+        """Of the session that this door writes, once it does."""
         self._number = 0
-        self._latest: tuple[tuple[int, int], DurableEvent] | None = None
+        self._latest: tuple[_Place, DurableEvent] | None = None
         """The latest record that has come from the archive, which is not acknowledged."""
         self._next: asyncio.Future[tuple[Record, Callable[[bool], None]]] | None = None
         self._running: asyncio.Task[None] | None = None
@@ -85,7 +99,7 @@ class SessionLog:
             self._note(event)
         if self._latest is None:
             return None, True
-        (self._epoch, _), event = self._latest
+        (self._epoch, _, _), event = self._latest
         return _read(event.data)
 
     def _note(self, event: DurableEvent) -> None:
@@ -118,6 +132,17 @@ class SessionLog:
         while events := await self._events.fetch(MOST_READ, keep=True):
             for event in events:
                 self._note(event)
+            self._check_is_writer()
+
+    def _check_is_writer(self) -> None:
+        """`Displaced` when a door that uses another replica has the session."""
+        if self._latest is None or self._latest[0][:2] <= (self._epoch, self.token):
+            return
+        record, _ = _read(self._latest[1].data)
+        is_another = record is None or record.incarnation != self._incarnation
+        raise Displaced(
+            f"another door has taken {self.name!r} over", AFRESH if is_another else MOVED
+        )
 
     async def _write_all(self) -> None:
         while True:
@@ -125,9 +150,11 @@ class SessionLog:
             record, written = await self._next
             self._next = None
             self._number += 1
+            self._incarnation = record.incarnation
             data = {
                 "session": self.name,
                 "epoch": self._epoch,
+                "writer": self.token,
                 "number": self._number,
                 "at": time.time(),
                 "record": record.to_data(),
@@ -155,12 +182,12 @@ class SessionLog:
             self._running.cancel()
 
 
-def _place(data: Any) -> tuple[int, int] | None:
-    """The epoch and number of a record; None for anything else."""
-    if not isinstance(data, dict) or "record" not in data:
-        return None
-    place = data.get("epoch"), data.get("number")
-    return place if type(place[0]) is int and type(place[1]) is int else None  # type: ignore[return-value]
+def _place(data: Any) -> _Place | None:
+    """The epoch, the writer and the number of a record; None for anything else."""
+    match data:
+        case {"record": _, "epoch": int(epoch), "writer": bytes(writer), "number": int(number)}:
+            return epoch, writer, number
+    return None
 
 
 def _read(data: Any) -> tuple[Record | None, bool]:

@@ -11,6 +11,7 @@ from overlay.virtual.stage import numbered_contact
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.delivery import OrderedSubscriber
 from pubsub.archive.protocol.dissemination import Interest
+from pubsub.archive.protocol.messages import BUSY, REGISTER_AGAIN, AckResponse, Register
 from pubsub.archive.protocol.subscriber import Subscribing
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
@@ -329,3 +330,77 @@ def test_a_name_that_nobody_uses_is_forgotten_and_one_in_use_at_another_replica_
 def test_a_time_after_which_names_are_abandoned_is_not_shorter_than_a_failover() -> None:
     with pytest.raises(UsageError, match=r"abandoned=5\.0 must be 0, or at least ten times"):
         DurableConfig(abandoned=5.0)
+
+
+class _Alone:
+    """A subscriber, and what it sends to an archive that is played by hand."""
+
+    def __init__(self, taking: str = "") -> None:
+        self.sim = pair(7)
+        self.archive = numbered_contact(130)
+        self.sent: list[object] = []
+        self.displaced: list[str] = []
+        self.core = OrderedSubscriber(
+            self.sim.stage.context(numbered_contact(121)),
+            Subscribing(TOPIC, "name", Interest(TOPIC).packed()),
+            CONFIG,
+            deliver=lambda numbered: None,
+            on_gap=lambda gap: None,
+            on_silent=lambda: None,
+            on_registered=lambda refused: None,
+            on_displaced=self.displaced.append,
+            taking=taking,
+        )
+        self.sim.stage.attach(self.archive, lambda sender, message: self.sent.append(message))
+        self.core.use(self.archive)
+        self.sim.stage.run_for(0.1)
+
+    def answer(self, refused: str = "") -> None:
+        (session,) = {one.session for one in self.sent[-1:]}  # type: ignore[attr-defined]
+        said = AckResponse(TOPIC, "name", session, b"replica", refused=refused)
+        self.core.receive_response(self.archive, said)
+        self.sim.stage.run_for(0.1)
+
+
+def test_who_has_said_goodbye_does_not_take_the_name_again() -> None:
+    alone = _Alone()
+    alone.answer()
+    alone.core.tell_done(leaving=True)
+    alone.sim.stage.run_for(0.1)
+    alone.answer(REGISTER_AGAIN)  # to an invoice that was on its way
+    alone.sim.stage.run_for(5)
+    assert sum(isinstance(one, Register) for one in alone.sent) == 1
+
+
+def test_an_answer_from_before_the_registration_displaces_nobody() -> None:
+    alone = _Alone()
+    alone.answer(BUSY)
+    alone.answer()
+    alone.answer(BUSY)
+    assert alone.core.is_registered
+    assert not alone.displaced
+
+
+def test_of_several_that_take_a_name_over_the_last_one_has_it_and_the_others_are_told() -> None:
+    sim = pair(8)
+    archive = sim.archives[0].contact
+    words: list[list[str]] = []
+    for number in range(12):
+        said: list[str] = []
+        core = OrderedSubscriber(
+            sim.stage.context(numbered_contact(140 + number)),
+            Subscribing(TOPIC, "name", Interest(TOPIC).packed()),
+            CONFIG,
+            deliver=lambda numbered: None,
+            on_gap=lambda gap: None,
+            on_silent=lambda: None,
+            on_registered=lambda refused: None,
+            on_displaced=said.append,
+            taking=f"word {number}",
+        )
+        sim.stage.attach(numbered_contact(140 + number), core.receive_response)  # type: ignore[arg-type]
+        core.use(archive)
+        words.append(said)
+        sim.stage.run_for(0.2)
+    sim.stage.run_for(20)
+    assert words == [*([f"word {number}"] for number in range(1, 12)), []]

@@ -204,10 +204,11 @@ class Client:
 
 
 class Scene:
-    """A meeting point, an archive and three doors."""
+    """A meeting point, an archive, or several replicas of one, and three doors."""
 
-    def __init__(self, storm: Storm) -> None:
+    def __init__(self, storm: Storm, archives: int = 1) -> None:
         self.storm = storm
+        self._archives = archives
         self.doors = [Door(storm) for _ in range(3)]
         self.archive: Archive
 
@@ -227,7 +228,8 @@ class Scene:
 
     async def begin(self) -> None:
         self.storm.add("meeting point", self._meeting_point, mortal=False)
-        self.storm.add("archive", self._archive)
+        for number in range(self._archives):
+            self.storm.add(f"archive {number}" if number else "archive", self._archive)
         for number, door in enumerate(self.doors):
             door.program = self.storm.add(f"door {number}", door.run)
         for program in self.storm.programs:
@@ -241,12 +243,12 @@ class Scene:
         return set(self.archive.status()[topic]["subscribers"])
 
 
-def play(seed: int, act: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+def play(seed: int, act: Callable[[Scene], Coroutine[Any, Any, None]], archives: int = 1) -> None:
     """Run a test on a scene without faults but those that it makes."""
     storm, outcome = Storm(seed, 0, ()), Outcome("scene", seed)
 
     async def main() -> None:
-        scene = Scene(storm)
+        scene = Scene(storm, archives)
         await scene.begin()
         await act(scene)
 
