@@ -6,8 +6,9 @@ written again at the end of the log, and the file is removed. Where the events a
 of the SQL stores (`pubsub.archive.store.log_index`); reads of events go to the files.
 
 Every record has a checksum (see `pubsub.archive.store.segment`). After a crash the last batch is there whole
-or not at all; a bit that flipped anywhere costs one event, reported by `damage` and left out of reads. Each
-batch has the ids of the one before it: so it is known which events were in a sector that was lost.
+or not at all; a bit that flipped anywhere costs one event, reported by `damage` and left out of reads. The
+ids of a segment's events are in a file beside it too: so it is known which events were in a part that is
+lost, or in a segment that is gone.
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from pubsub.archive.errors import StoreError
-from pubsub.archive.store.changes import Before, Change, Reserve, StoredEvent
+from pubsub.archive.store.changes import Change, Reserve, StoredEvent
 from pubsub.archive.store.filesystem import FileSystem
 from pubsub.archive.store.log_index import LogIndex, recover
-from pubsub.archive.store.segment import SUFFIX, EventPlace, Segment, SyncMark
+from pubsub.archive.store.segment import (
+    SUFFIX,
+    EventPlace,
+    Segment,
+    SyncMark,
+    ids_in,
+    remove_lone_ids,
+)
 from pubsub.archive.store.store import Damage
 from pubsub.reliable.numbers import Span
 
@@ -48,8 +56,6 @@ class AppendFileStore(LogIndex):
         self._unsynced: list[tuple[Change, EventPlace | None]] = []
         self._number = 0
         """The number of the last batch."""
-        self._before: list[Change] = []
-        """What the next batch says of the last one."""
         with self._failing("cannot be opened"):
             files.make_directory(self._directory)
             files.lock(self._directory)
@@ -67,6 +73,11 @@ class AppendFileStore(LogIndex):
             for segment in (Segment(self._files, self._directory, name) for name in names)
         }
         recovery = recover(self, list(self._segments.values()), self._mark.batch)
+        if self.damage():
+            for sequence, check, id in ids_in(self._files, self._directory):
+                self.name(recovery.topics.get(check, ""), sequence, id)
+        else:
+            remove_lone_ids(self._files, self._directory)
         self._number = recovery.last_batch
         self._state_damaged = recovery.state_damaged
         # A process that was killed may have left its last batch, or a new file's name, unsynced.
@@ -101,18 +112,8 @@ class AppendFileStore(LogIndex):
             if self._active.size >= self._segment_bytes:
                 self._begin_segment()
                 self._compact()
-            self._unsynced = self._append(changes)
-
-    def _append(self, changes: Sequence[Change]) -> list[tuple[Change, EventPlace | None]]:
-        """Write a batch, with the ids of the one before it; where each event went."""
-        self._number += 1
-        placed = self._active.append(self._number, [*changes, *self._before])
-        events: dict[str, list[tuple[int, bytes]]] = {}
-        for change in changes:
-            if type(change) is StoredEvent:
-                events.setdefault(change.topic, []).append((change.sequence, change.id))
-        self._before = [Before(topic, tuple(some)) for topic, some in events.items()]
-        return placed
+            self._number += 1
+            self._unsynced = self._active.append(self._number, changes)
 
     def sync(self) -> None:
         with self._failing("cannot be synced"):
@@ -159,13 +160,14 @@ class AppendFileStore(LogIndex):
             if 2 * self.live.get(number, 0) < segment.size:
                 rest = self.survivors(segment)
                 for start in range(0, len(rest), MAX_BATCH):
-                    placed = self._append(rest[start : start + MAX_BATCH])
+                    self._number += 1
+                    placed = self._active.append(self._number, rest[start : start + MAX_BATCH])
                     self._active.sync()
                     self.settle(placed)
                 with self._files_lock:
                     del self._segments[number]
                 segment.close()
-                self._files.remove(segment.path)
+                segment.remove()
                 self._files.sync_directory(self._directory)
 
     # -- reading --

@@ -152,15 +152,6 @@ class Held(SmallChange):
     spans: tuple[Span, ...]
 
 
-@_numbered(9)
-class Before(SmallChange):
-    """Said in a batch of the append-only files: the ids of the events in the batch before it. So an event of
-    which nothing can be read any more is still known by its id."""
-
-    events: tuple[tuple[int, bytes], ...]
-    """Sequence numbers and ids."""
-
-
 _EVENT = struct.Struct(">QdBHHI")
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS.values()}
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from pubsub.archive.store.changes import Before, Change, Drop, Held, StoredEvent
+from pubsub.archive.store.changes import Change, Drop, Held, StoredEvent
 from pubsub.archive.store.registry import Registry
 from pubsub.archive.store.segment import (
     EVENT,
@@ -119,8 +119,7 @@ class LogIndex(Store):
         """Everything but the events themselves."""
         topics = sorted({*self._registry, *self._names.topics})
         held = [Held(topic, self._held(topic)) for topic in topics]
-        named = [Before(topic, tuple(ids.items())) for topic, ids in self._named.items() if ids]
-        return [*self._registry.changes(), *held, *named]
+        return [*self._registry.changes(), *held]
 
     def _held(self, topic: str) -> tuple[Span, ...]:
         """What is there, and what is not there and should be."""
@@ -227,20 +226,11 @@ def recover(index: LogIndex, segments: list[Segment], synced_batch: int) -> Reco
         _replay(recovery, segment, scan)
     recovery.settle()
     _close_holes(recovery)
-    if index.damage():
-        for one in chain(*scans):
-            _name(recovery, one)
+    for one in chain(*scans):
+        if one.body is None and one.header is not None and one.header.kind == EVENT:
+            topic = recovery.topics.get(one.header.topic_check, "")
+            index.name(topic, one.header.sequence, one.header.id)
     return recovery
-
-
-def _name(recovery: Recovery, one: FoundRecord) -> None:
-    """Note which ids a record tells of: that of its event, or those of a batch before."""
-    if one.header is not None and one.header.kind == EVENT:
-        topic = recovery.topics.get(one.header.topic_check, "")
-        recovery.index.name(topic, one.header.sequence, one.header.id)
-    elif one.body is not None and isinstance(change := change_in(one), Before):
-        for sequence, id in change.events:
-            recovery.index.name(change.topic, sequence, id)
 
 
 def _is_whole(records: list[FoundRecord]) -> bool:

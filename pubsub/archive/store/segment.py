@@ -226,19 +226,61 @@ class SyncMark:
         ]
 
 
+_ID = struct.Struct(">QI16s")
+_CHECKED = struct.Struct(">QI16sI")
+IDS_SUFFIX = ".ids"
+IDS_SYNC = 32
+"""Batches."""
+
+
+def _id_record(event: StoredEvent) -> bytes:
+    packed = _ID.pack(event.sequence, topic_check(event.topic), event.id)
+    return packed + crc32(packed).to_bytes(4, "big")
+
+
+def ids_in(files: FileSystem, directory: str) -> Iterator[tuple[int, int, bytes]]:
+    """The sequence number, the checksum of the topic, and the id of each event that any segment has or had,
+    as far as the files of ids beside them can be read."""
+    for name in files.names(directory):
+        if name.endswith(IDS_SUFFIX):
+            file = files.open(f"{directory}/{name}")
+            data = file.read(0, file.size() // _CHECKED.size * _CHECKED.size)
+            file.close()
+            for sequence, topic, id, check in _CHECKED.iter_unpack(data):
+                if crc32(_ID.pack(sequence, topic, id)) == check:
+                    yield sequence, topic, id
+
+
 SUFFIX = ".log"
 _SALT = 8
 
 
+def remove_lone_ids(files: FileSystem, directory: str) -> None:
+    """Remove the files of ids whose segments are gone."""
+    names = files.names(directory)
+    for name in names:
+        if name.endswith(IDS_SUFFIX) and name.removesuffix(IDS_SUFFIX) + SUFFIX not in names:
+            files.remove(f"{directory}/{name}")
+
+
 class Segment:
-    """Its name has its number and the salt of its checksums: `00000001-<salt>.log`."""
+    """Its name has its number and the salt of its checksums: `00000001-<salt>.log`. Beside it is a file of
+    the ids of its events, which is synced every `IDS_SYNC` batches: after a loss of power it may lack the
+    latest."""
 
     def __init__(self, files: FileSystem, directory: str, name: str) -> None:
         number, _, salt = name.removesuffix(SUFFIX).partition("-")
         self.number = int(number)
         self.path = f"{directory}/{name}"
         self._records = Records(bytes.fromhex(salt))
+        self._files = files
         self._file: File = files.open(self.path)
+        self._ids_path = self.path.removesuffix(SUFFIX) + IDS_SUFFIX
+        self._ids: File = files.open(self._ids_path)
+        self._batches_of_ids = 0
+        """Batches whose ids are not synced."""
+        if torn := self._ids.size() % _CHECKED.size:
+            self._ids.truncate(self._ids.size() - torn)
         self.size = self._file.size()
         self.is_damaged = False
         """Something in it cannot be read: it is kept as it is."""
@@ -252,6 +294,7 @@ class Segment:
     ) -> list[tuple[Change, EventPlace | None]]:
         """Write a batch with one call; where each event of it went."""
         records: list[bytes] = []
+        ids: list[bytes] = []
         placed: list[tuple[Change, EventPlace | None]] = []
         offset = self.size
         for index, change in enumerate(changes):
@@ -267,6 +310,7 @@ class Segment:
                     change.id,
                 )
                 placed.append((change, EventPlace(self.number, offset, len(record))))
+                ids.append(_id_record(change))
             else:
                 assert not isinstance(change, StoredEvent)
                 kind = SNAPSHOT if snapshot else CHANGE
@@ -275,11 +319,17 @@ class Segment:
             records.append(record)
             offset += len(record)
         self._file.append(b"".join(records))
+        if ids:
+            self._ids.append(b"".join(ids))
+            self._batches_of_ids += 1
         self.size = offset
         return placed
 
     def sync(self) -> None:
         self._file.sync()
+        if self._batches_of_ids >= IDS_SYNC:
+            self._ids.sync()
+            self._batches_of_ids = 0
 
     def truncate(self, size: int) -> None:
         """Cut the end off, for good."""
@@ -298,6 +348,12 @@ class Segment:
 
     def close(self) -> None:
         self._file.close()
+        self._ids.close()
+
+    def remove(self) -> None:
+        """Remove its files, once it is closed."""
+        self._files.remove(self.path)
+        self._files.remove(self._ids_path)
 
 
 def change_in(found: FoundRecord) -> Change:

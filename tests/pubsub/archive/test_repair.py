@@ -12,7 +12,7 @@ import pytest
 
 from pubsub.archive.store.changes import Change, StoredEvent
 from pubsub.archive.store.retention import Retention
-from pubsub.archive.store.segment import Records
+from pubsub.archive.store.segment import IDS_SYNC, Records
 from pubsub.reliable.runs import Gap
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
@@ -119,8 +119,11 @@ def test_a_gap_is_told_though_another_replica_is_gone_for_good(forgotten: bool) 
 
 
 def test_an_event_of_which_nothing_can_be_read_is_fetched_from_another_replica() -> None:
-    sim, reader, _ = start(11)
+    sim, reader, publisher = start(11)
     ids = publish(sim)
+    for number in range(2 * IDS_SYNC):  # until the ids are on the disk twice
+        sim.stage.call_at(sim.stage.now + number * 0.02, publisher.publish)
+    sim.stage.run_for(5)
     one, other = sim.archives
     one.crash()
     lose(one, ids[7])

@@ -221,8 +221,9 @@ def test_the_number_of_a_damaged_event_is_not_given_again_and_its_id_is_known() 
     assert not store.damage()
 
 
-def test_the_ids_of_events_in_a_lost_sector_are_known() -> None:
-    """Also after another start, when the file of the batch behind it may be gone."""
+@pytest.mark.parametrize("is_whole_file_lost", [False, True])
+def test_the_ids_of_events_in_a_lost_part_of_the_log_are_known(is_whole_file_lost: bool) -> None:
+    """Also after another start."""
     disk = VirtualDisk()
     store = AppendFileStore(disk, "/archive", segment_bytes=1200)
     for number in range(1, 7):
@@ -230,11 +231,14 @@ def test_the_ids_of_events_in_a_lost_sector_are_known() -> None:
         store.sync()
     store.close()
     image = disk.image()
-    (path,) = [path for path in image if EVENTS[3].id in image[path]]
+    (path,) = [path for path in image if EVENTS[3].id in image[path] and path.endswith(".log")]
     lost = [one for where, one in records(image) if where == path and is_of(one, {3, 13})]
     contents = bytearray(image[path])
     contents[lost[0].offset : lost[-1].end] = bytes(lost[-1].end - lost[0].offset)
-    disk = VirtualDisk.of(image | {path: bytes(contents)})
+    image[path] = bytes(contents)
+    if is_whole_file_lost:
+        del image[path]
+    disk = VirtualDisk.of(image)
     for _ in range(3):
         store = AppendFileStore(disk, "/archive", segment_bytes=1200)
         assert numbers(store.damage()) >= {3, 13}
