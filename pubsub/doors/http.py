@@ -128,7 +128,8 @@ class HttpDoor:
 
     def _add_routes(self, app: web.Application) -> None:
         app.router.add_post("/topics{topic:.*}", self._publish)
-        app.router.add_get("/topics{topic:.*}", self._follow)
+        # An answer to HEAD has no body, and a stream is nothing else.
+        app.router.add_get("/topics{topic:.*}", self._follow, allow_head=False)
         app.router.add_get("/openapi.json", self._describe)
         app.router.add_get("/openapi", self._explain)
 
@@ -345,7 +346,7 @@ def _data(kind: str, body: bytes) -> Any:
     """The data of an event from a request's body; bytes of a type of their own keep it."""
     try:
         if kind == "application/json":
-            return json.loads(body)
+            return json.loads(body, parse_constant=_refuse_constant)
         if kind.startswith("text/"):
             return body.decode()
     except (ValueError, RecursionError):
@@ -355,6 +356,10 @@ def _data(kind: str, body: bytes) -> Any:
     if not (kind.isascii() and kind.isprintable()):
         raise UsageError(f"the type of the body, {kind!r:.40}, is not printable ASCII")
     return MqttMessage("", body, properties={"content_type": kind}).to_data()
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON, though Python reads it")
 
 
 def _receipt(receipt: Receipt) -> dict[str, Any]:

@@ -299,6 +299,7 @@ def test_topics_that_nobody_follows_any_more_make_way() -> None:
     ("path", "request_", "status"),
     [
         ("/topics/a", {"data": b"{", "headers": {"Content-Type": "application/json"}}, 400),
+        ("/topics/a", {"data": b"[NaN]", "headers": {"Content-Type": "application/json"}}, 400),
         ("/topics/a", {"data": b"\xff", "headers": {"Content-Type": "text/plain"}}, 400),
         ("/topics/a/*", {"json": 1}, 400),
         ("/topicsa", {"json": 1}, 400),
@@ -313,6 +314,15 @@ def test_wrong_requests_get_one_sentence(path: str, request_: dict[str, Any], st
         async with session.post(path, **request_) as response:
             assert response.status == status
             assert (await response.json())["error"]
+
+    with_door(body)
+
+
+def test_a_question_for_the_head_of_a_stream_begins_none() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with session.head("/topics/a") as response:
+            assert response.status == 405
+        assert not door._feeds
 
     with_door(body)
 
