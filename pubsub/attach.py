@@ -280,6 +280,7 @@ class _Unlisted:
         self.report = directory.report
         self.size = directory.size
 
-    def announce(self, topic: str) -> None: ...
+    def announce(self, topic: str, done: Callable[[], None] = lambda: None) -> None:
+        done()
 
     def withdraw(self, topic: str) -> None: ...

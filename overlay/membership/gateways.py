@@ -32,8 +32,9 @@ class Gateways:
         }
         self._resolve = resolve
 
-    def announce(self, topic: str) -> None:
-        """Nothing to do: gateways are known by configuration."""
+    def announce(self, topic: str, done: Callable[[], None] = lambda: None) -> None:
+        """Gateways are known by configuration, and other members are not found: that is done at once."""
+        done()
 
     def withdraw(self, topic: str) -> None:
         """Nothing to do: gateways are known by configuration."""

@@ -326,8 +326,8 @@ class HyParViewMembership(Member):
         self._tries.clear()
         if not self._has_joined:
             self._has_joined = True
-            self._directory.announce(self._topic)
-            self._listener.joined()
+            # Ready is who can be found: the next one to come may be a publisher whose first event is for it.
+            self._directory.announce(self._topic, self._listener.joined)
             self._fill()
 
     # The active view.

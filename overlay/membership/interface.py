@@ -12,6 +12,10 @@ from typing import Any, Protocol
 
 from overlay.contact import Contact, PeerId
 
+
+def _ignore() -> None: ...
+
+
 Found = Callable[[tuple[Contact, ...]], None]
 """Called exactly once with the contacts that were found; with none when there are none."""
 
@@ -22,8 +26,8 @@ class TopicDirectory(Protocol):
     Answers come through a callback, at once or later, and always come.
     """
 
-    def announce(self, topic: str) -> None:
-        """Let others find this process under `topic`, until it is withdrawn."""
+    def announce(self, topic: str, done: Callable[[], None] = _ignore) -> None:
+        """Let others find this process under `topic`, until it is withdrawn. `done`: when they can."""
         ...
 
     def withdraw(self, topic: str) -> None: ...

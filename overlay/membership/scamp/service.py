@@ -185,8 +185,8 @@ class ScampMembership(Member):
             self._alone.add()
         if not self._has_joined:
             self._has_joined = True
-            self._directory.announce(self.topic)
-            self._listener.joined()
+            # Ready is who can be found: the next one to come may be a publisher whose first event is for it.
+            self._directory.announce(self.topic, self._listener.joined)
 
     # What a member does for others.
 

@@ -55,8 +55,9 @@ class MyDirectory:
         self._all = all_knowing
         self._me = me
 
-    def announce(self, topic: str) -> None:
+    def announce(self, topic: str, done: Callable[[], None] = lambda: None) -> None:
         self._all.announce(self._me)
+        done()
 
     def withdraw(self, topic: str) -> None:
         self._all.withdraw(self._me)

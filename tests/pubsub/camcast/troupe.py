@@ -104,9 +104,10 @@ class DirectoryOfActor:
         self._oracle = oracle
         self._context = context
 
-    def announce(self, topic: str) -> None:
+    def announce(self, topic: str, done: Callable[[], None] = lambda: None) -> None:
         contact = self._context.contact
         self._oracle.members.setdefault(topic, {})[contact.id] = contact
+        done()
 
     def withdraw(self, topic: str) -> None:
         self._oracle.members[topic].pop(self._context.contact.id, None)
