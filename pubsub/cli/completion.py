@@ -11,13 +11,13 @@ from pubsub.cli.options import add_command as add
 
 _BASH = """\
 _camcast() {{
-    local word path="camcast" words=""
-    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-        case "$path $word" in
-            {paths}) path="$path $word" ;;
+    local word said="camcast" words=""
+    for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do
+        case "$said $word" in
+            {paths}) said="$said $word" ;;
         esac
     done
-    case "$path" in
+    case "$said" in
 {cases}
     esac
     COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))

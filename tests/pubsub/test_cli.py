@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -200,6 +201,22 @@ def test_bash_completes_commands_and_options(
     ask = f'source {script}; {words}; _camcast; echo "${{COMPREPLY[@]}}"'
     found = subprocess.run(["bash", "-c", ask], check=True, capture_output=True, text=True)
     assert found.stdout.split() == [completed]
+
+
+def test_zsh_completes_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("zsh") is None:
+        pytest.skip("zsh is not installed")
+    assert main(["completion", "zsh"]) == 0
+    script = tmp_path / "completion"
+    script.write_text(capsys.readouterr().out)
+    ask = (  # as zsh's bashcompinit calls the function
+        f"autoload -Uz compinit; compinit -u -D; source {script}; setopt ksharrays; "
+        "compgen() { print -r -- $2; }; COMP_WORDS=(camcast key n); COMP_CWORD=2; _camcast; "
+        'print -r -- "${COMPREPLY[@]}"; which ls'
+    )
+    found = subprocess.run(["zsh", "-f", "-c", ask], check=True, capture_output=True, text=True)
+    assert not found.stderr
+    assert "new" in found.stdout.split()
 
 
 def test_fish_and_zsh_are_told_the_same(capsys: pytest.CaptureFixture[str]) -> None:
