@@ -51,7 +51,10 @@ class _Entry:
         self._entering.fetched(self, keeping, record, is_over)
 
     def failed(self) -> None:
-        self._entering.not_fetched(self)
+        if self.session is not None:
+            self._entering.hub.archive_lost(self.session)
+        else:
+            self._entering.not_fetched(self)
 
     def displaced(self, afresh: bool) -> None:
         if self.session is not None:
@@ -97,12 +100,11 @@ class Entering:
         if timer := self.hub.endings.pop(client_id, None):
             timer.cancel()
         session = self.hub.sessions.get(client_id)
-        if session is not None and connect.clean_start:
-            self.hub.end(session)
+        if connect.clean_start:
+            if session is not None:
+                self.hub.end(session)
+            self.hub.wills.publish(client_id)  # it is not delayed beyond the session
             session = None
-        will_before = self.hub.wills.cancel(client_id)
-        if session is not None and not will_before:
-            will_before = session.will  # it waits at another door, which took this one for dead
         entry = _Entry(
             self,
             client_id,
@@ -116,15 +118,13 @@ class Entering:
             self._entering[client_id] = entry
             if earlier is not None:
                 earlier.connection.taken_over()
-            if will_before:
-                self.hub.network.will_over(will_before)
             self.hub.network.open_session(client_id, entry)
             return
         present = session is not None
         if session is None:
             session = self.hub.new_session(client_id, connect)
         self._have(entry, session)
-        self._keep_will(entry, session, present, will_before)
+        self._keep_will(entry, session, present, session.will)
 
     def _have(self, entry: _Entry, session: Session) -> None:
         entry.session = session
@@ -181,10 +181,15 @@ class Entering:
         self, entry: _Entry, session: Session, present: bool, before: bytes = b""
     ) -> None:
         """Have the client's will kept where sessions are, in place of the one that was kept before, and let
-        the client in."""
+        the client in.
+
+        The one before goes on waiting, at whichever door, until the archive has what ends it. From there
+        on the new one waits in its place until the client is in; without a new one, nothing but CONNACK is
+        left to do then."""
         will = entry.connect.will
+        enter = partial(self._enter, entry, session, present)
         if not self.hub.network.keeps_sessions or (will is None and not before):
-            self._let_in(entry, session, present)
+            self._own(session, enter)
             return
         kept = None if will is None else kept_will(entry.client_id, will, entry.expiry)
 
@@ -196,24 +201,39 @@ class Entering:
                     self.hub.network.will_over(id)  # the client has connected once more
             else:
                 session.will = id
-                self._let_in(entry, session, present)
+                if kept is None:
+                    enter()
+                    return
+                if before and kept.delay > 0:
+                    self.hub.wills.stand_in(entry.client_id, kept, id)
+                self._own(session, enter)
 
-        self.hub.network.keep_will(kept, before, written)
-
-    def _let_in(self, entry: _Entry, session: Session, present: bool) -> None:
-        """The client enters when the archive knows that the session is this door's."""
-        if session.keeper is not None:
-            session.keeper.changed(partial(self._enter, entry, session, present))
+        keep = partial(self.hub.network.keep_will, kept, before, written)
+        if kept is None:
+            session.will = before
+            self._own(session, keep)
         else:
-            self._enter(entry, session, present)
+            keep()
+
+    def _own(self, session: Session, then: Callable[[], None]) -> None:
+        """`then` is called when the archive knows that the session is this door's."""
+        if session.keeper is not None:
+            session.keeper.changed(then)
+        else:
+            then()
 
     def _enter(self, entry: _Entry, session: Session, present: bool) -> None:
         if self.hub.connections.get(entry.client_id) is not entry.connection:
             return  # the client has connected once more
+        is_standing_in = self.hub.wills.is_standing_in(entry.client_id)
+        waiting = self.hub.wills.cancel(entry.client_id)
+        if waiting not in (b"", session.will):
+            self.hub.network.will_over(waiting)
         if entry.connection.is_open:
             entry.entered(session, present)
         else:
-            self.hub.leave(entry.connection, session, None)
+            will = entry.connect.will if is_standing_in else None
+            self.hub.leave(entry.connection, session, will)
 
     def not_fetched(self, entry: _Entry) -> None:
         if self._entering.get(entry.client_id) is entry:

@@ -111,7 +111,9 @@ class Hub:
     def archive_lost(self, session: Session) -> None:
         """A record of the session cannot be written: the client has to begin from the last one."""
         self.drop("archive_lost")
-        connection = self.connections.get(session.client_id)
+        if self.sessions.get(session.client_id) is not session:
+            return
+        connection = self.connections.pop(session.client_id, None)
         self.end(session, forget=False)
         if connection is not None:
             what = "the archive of the sessions does not answer"
@@ -328,7 +330,9 @@ class Hub:
 
     def moved(self, session: Session, afresh: bool = False) -> None:
         """The client has connected to another door, which has its subscriptions now; `afresh`: with a clean
-        start, so that the session has ended."""
+        start, so that the session has ended.
+
+        A will that waits is ended by the other door, when the client is let in there."""
         if self.sessions.get(session.client_id) is not session:
             return
         connection = self.connections.pop(session.client_id, None)
@@ -337,8 +341,10 @@ class Hub:
             connection.taken_over()
         if afresh:
             self.wills.publish(session.client_id)
-        elif waiting := self.wills.cancel(session.client_id):
-            self.network.will_over(waiting)
+        elif not self.network.keeps_sessions:
+            self.wills.cancel(session.client_id)  # it has subscribed there
+        elif self.wills.is_standing_in(session.client_id):
+            self.network.will_over(self.wills.cancel(session.client_id))
 
     def offer(
         self,

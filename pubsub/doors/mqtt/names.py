@@ -186,8 +186,7 @@ class Names:
         except Displaced as displaced:
             opener.displaced(displaced.word == AFRESH)
         except CamcastError:
-            self.hub.drop("archive_lost")
-            opener.displaced(False)
+            opener.failed()
         finally:
             await asyncio.shield(self._start(self._end_session(log, name, named)))
 

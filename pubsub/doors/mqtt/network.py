@@ -172,7 +172,7 @@ class Opener(Protocol):
         ...
 
     def failed(self) -> None:
-        """Called in place of `opened`: no archive has answered."""
+        """No archive has answered; in place of `opened`, or the archive has ended what was opened."""
         ...
 
     def displaced(self, afresh: bool) -> None:

@@ -56,6 +56,8 @@ class _Waiting(NamedTuple):
     message: MqttMessage
     id: bytes
     timer: Timer
+    stands_in: bool = False
+    """The client is about to be let in."""
 
 
 class Wills:
@@ -85,9 +87,22 @@ class Wills:
         """The client's connection has broken; `id` is empty for a will that is not kept at an archive."""
         if will.delay <= 0:
             self._publish_it(will.message, id)
-            return
+        else:
+            self._wait(client_id, will, id)
+
+    def stand_in(self, client_id: str, will: KeptWill, id: bytes) -> None:
+        """This will has taken the place of one that may wait, at whichever door; it is to come if the client
+        is not let in after all, until `cancel`."""
+        self.cancel(client_id)
+        self._wait(client_id, will, id, stands_in=True)
+
+    def is_standing_in(self, client_id: str) -> bool:
+        waiting = self._waiting.get(client_id)
+        return waiting is not None and waiting.stands_in
+
+    def _wait(self, client_id: str, will: KeptWill, id: bytes, stands_in: bool = False) -> None:
         timer = self._clock.call_later(will.delay, lambda: self._due(client_id))
-        self._waiting[client_id] = _Waiting(will.message, id, timer)
+        self._waiting[client_id] = _Waiting(will.message, id, timer, stands_in)
 
     def publish(self, client_id: str) -> None:
         """Publish the client's will if it waits: its delay has passed, or its session has ended."""

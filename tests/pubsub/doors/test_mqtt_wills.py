@@ -133,3 +133,41 @@ def test_a_door_that_others_took_for_dead_keeps_the_wills_of_its_clients(
         assert watcher.got == Counter({"one": 1, "two": 1})
 
     play(6, main)
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+@pytest.mark.parametrize("end", ["door", "client"])
+@pytest.mark.parametrize(
+    "seed", [1, 2, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(3, 13))]
+)
+def test_a_will_waits_though_its_client_connects_again_until_that_one_is_let_in(
+    seed: int, end: str, elsewhere: bool
+) -> None:
+    """Those that come back are anywhere between CONNECT and CONNACK when the door or the client is gone."""
+
+    async def main(scene: Scene) -> None:
+        first, second, last = scene.doors
+        chance = scene.storm.chance
+        watcher = Client("watcher", expiry=1000)
+        await watcher.connect(last)
+        await watcher.subscribe("orders/wills")
+        ones = [Client(f"one {number}", 500, delay=20) for number in range(8)]
+        for one in ones:
+            await one.connect(first)
+            one.vanish()
+        back = second if elsewhere else first
+        calls = []
+        for one in ones:
+            calls.append(asyncio.create_task(one.connect(back)))
+            await asyncio.sleep(chance.uniform(0.0, 0.15))
+        if end == "door":
+            scene.kill(back)
+        for one in ones:
+            one.vanish()
+        await asyncio.gather(*calls, return_exceptions=True)
+        expected = Counter(one.name for one in ones)
+        await eventually(scene.storm.net, 100, lambda: watcher.got >= expected)
+        await asyncio.sleep(40)
+        assert watcher.got == expected
+
+    play(seed, main)
