@@ -40,9 +40,10 @@ from overlay.membership.modes import MODES as MODES_OF_NODES
 from overlay.virtual import Latency, Network
 
 STAGES = ("join", "rest", "crash", "joins", "light")
-SETTLE_SECONDS = 120.0
-"""Virtual time from the last join to the first second that counts as rest."""
-REST_SECONDS = 60.0
+SETTLE_SECONDS = 300.0
+"""Virtual time from the last join to the first second that counts as rest: by then leases are renewed, which
+all begin together, and which are a part of the traffic at rest."""
+REST_SECONDS = 120.0
 SHAKEN = 0.3
 """The part of all nodes that crash, and that join, in the same instant."""
 WATCH_SECONDS = 120

@@ -35,8 +35,8 @@ class ScampConfig:
     member is noticed after heartbeat_seconds * (view / 2 + patience), on average."""
 
     lease_seconds: float = 900.0
-    """The longest lease of a subscription. In a community of N the lease is 4 N seconds between
-    `shortest_lease_seconds` and this, and renewed in its second half: so somebody renews every three
+    """The longest lease of a subscription. In a community of N the lease is 8 N seconds between
+    `shortest_lease_seconds` and this, and renewed in its second half: so somebody renews every six
     seconds or more often, and meets the members that the directory knows. That joins the halves of a healed
     partition."""
 
@@ -68,7 +68,7 @@ class ScampConfig:
 
     def lease(self, size: float) -> float:
         """The most seconds from one renewal of a subscription to the next in a community of `size`."""
-        return min(max(4 * size, self.shortest_lease_seconds), self.lease_seconds)
+        return min(max(8 * size, self.shortest_lease_seconds), self.lease_seconds)
 
     @property
     def grace_seconds(self) -> float:
