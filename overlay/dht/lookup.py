@@ -115,7 +115,7 @@ class Lookup(ABC, Generic[T]):
 
     def _first_contacts(self) -> list[RoutedPeer]:
         """Whom the lookup begins with."""
-        return self._parts.contacts.closest_named(self._target)
+        return self._parts.contacts.closest(self._target)
 
     def _may_ask(self, peer: RoutedPeer) -> bool:
         """Whether a candidate may be asked; if not, it is left out."""

@@ -36,8 +36,6 @@ from overlay.dht.messages import (
     StoredValue,
     StoreRefused,
     StoreValue,
-    contact_of,
-    split_entries,
 )
 from overlay.dht.routing import Contacts
 from overlay.dht.strangers import Strangers
@@ -48,7 +46,6 @@ from overlay.dht.values import DYING, HandOff, PutOutcome, RecordStore, ValueLoo
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.steps import AtOnce, Steps, Work, answer_to
-from overlay.wire import WireError
 
 T = TypeVar("T")
 
@@ -183,7 +180,7 @@ class DhtNode:
         self.is_joining = bool(bootstrap)
         try:
             await find_first_contacts(self, self.config, bootstrap, known)
-            self.contacts.told = await explore(self, self.config)
+            self.upkeep.to_meet = (await explore(self, self.config))[::-1]
         except NoBootstrapAnswer as error:
             return error
         finally:
@@ -260,30 +257,6 @@ class DhtNode:
     ) -> Call:
         return self.exchange.call(to, Ping(), (Pong,), on_end, tries=tries)
 
-    def hear_of(self, key: PeerId, done: Callable[[list[Contact]], None]) -> Call | None:
-        """A few nodes near `key`, as the nearest contact names them; none if it does not answer."""
-        near = self.contacts.closest(Target(key), 1)
-        if not near:
-            done([])
-            return None
-        question = FindNode(key, self.config.alpha)
-        return self.exchange.call(
-            near[0].contact, question, (FoundNodes,), lambda call: done(self._named_in(call))
-        )
-
-    def _named_in(self, call: Call) -> list[Contact]:
-        if not isinstance(call.reply, FoundNodes) or call.contact is None:
-            return []
-        own = self.context.contact.id
-        try:
-            entries = split_entries(call.reply.contacts)[: self.config.alpha]
-            named = [peer_of(contact_of(entry)) for entry in entries]
-        except WireError:
-            self.contacts.punish(peer_of(call.contact))
-            return []
-        possible = [peer for peer in named if peer.can_exist and peer.id != own]
-        return [peer.contact for peer in self.contacts.sound(possible)]
-
     def meet(self, neighbour: Contact) -> None:
         """Make this node known to a neighbour, and the neighbour to this node, unless it does not answer.
 
@@ -328,22 +301,20 @@ class DhtNode:
 
     def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
         """The nodes closest to `key` that this one knows, itself included if it serves."""
-        return self._with_own(self.contacts.closest(Target(key), count), key, count)
-
-    def closest_named(self, key: PeerId, count: int) -> tuple[Contact, ...]:
-        """As `known_closest`, and those count that it was told of and has not met."""
-        return self._with_own(self.contacts.closest_named(Target(key), count), key, count)
-
-    def _with_own(self, found: list[RoutedPeer], key: PeerId, count: int) -> tuple[Contact, ...]:
+        goal = Target(key)
+        found = self.contacts.closest(goal, count)
         if self.config.serve:
-            insort(found, self.contacts.own, key=Target(key).distance_to)
+            insort(found, self.contacts.own, key=goal.distance_to)
             del found[count:]
         return tuple([peer.contact for peer in found])
 
     def neighbours(self, count: int) -> tuple[Contact, ...]:
         """The closest nodes to this one that it has met or was told of, nearest first."""
         own = self.contacts.own
-        return tuple([peer.contact for peer in self.contacts.closest_named(own, count)])
+        told = self.contacts.sound([peer_of(contact) for contact in self.upkeep.to_meet])
+        near = {peer.id: peer for peer in [*told, *self.contacts.closest(own, count)]}
+        nearest = sorted(near.values(), key=own.distance_to)
+        return tuple([peer.contact for peer in nearest[:count]])
 
     def token(self, contact: Contact) -> bytes:
         """The last token that `contact` gave to this node, or an empty one; its own for itself.

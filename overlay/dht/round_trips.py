@@ -114,9 +114,6 @@ class RoundTrips:
         """How often a request is sent before its peer is given up."""
         if self._typical_way.smoothed is None:
             return FIRST_TRIES
-        weight = self._loss_weight
-        # That none of a few sendings was lost says little: as if one of them had been.
-        loss = max(self._loss, weight - LOSS_WEIGHT)
-        error = math.sqrt(loss * (1 - loss) * weight / 2)
-        needed = math.ceil(math.log(FALSE_ALARMS) / math.log(min(loss + 2 * error, 0.9)))
+        error = math.sqrt(self._loss * (1 - self._loss) * self._loss_weight / 2)
+        needed = math.ceil(math.log(FALSE_ALARMS) / math.log(min(self._loss + 2 * error, 0.9)))
         return min(max(needed, LEAST_TRIES), MOST_TRIES)

@@ -108,13 +108,9 @@ class RoutingTable:
         that are about as far away. Of those far away a few lead as near to any place as many do."""
         own = self.own.long_id
         width = 1 << (peer.long_id ^ own).bit_length() - 1
-        return self._known_within(own & -width, width) < self.k or self.alike(peer) < many
-
-    def alike(self, place: RoutedPeer | Target) -> int:
-        """How many contacts share as many leading bits with the own id as a place does."""
-        own = self.own.long_id
-        width = 1 << (place.long_id ^ own).bit_length() - 1
-        return self._known_within((own ^ width) & -width, width)
+        nearer = self._known_within(own & -width, width)
+        alike = self._known_within((own ^ width) & -width, width)
+        return nearer < self.k or alike < many
 
     def _known_within(self, first: int, width: int) -> int:
         """The contacts of the buckets that lie in a range of ids."""
@@ -183,9 +179,6 @@ class Contacts:
         self._last_heard: OrderedDict[PeerId, float] = OrderedDict()
         """The one heard longest ago first; all contacts of the table, its spare ones, and some that were."""
         self._probing: dict[Contact, Call] = {}
-        self.told: list[Contact] = []
-        """Nodes that this one was told of when it joined and has not met, in the order in which it will meet
-        them. They are not named to others."""
         self.on_new: Callable[[RoutedPeer], None] = lambda peer: None
         """Told of each contact that enters the table."""
         self.on_return: Callable[[RoutedPeer], None] = lambda peer: None
@@ -200,27 +193,6 @@ class Contacts:
     ) -> list[RoutedPeer]:
         """The closest of the table that are not avoided; k unless a count is given."""
         return self.table.closest(place, count or self._config.k, self.sound, exclude)
-
-    def closest_named(
-        self, place: RoutedPeer | Target, count: int | None = None
-    ) -> list[RoutedPeer]:
-        """The closest of the table and of those that this node was only told of, without those avoided."""
-        count = count or self._config.k
-        found = self.closest(place, count)
-        if self.told:
-            told = self.sound([peer_of(contact) for contact in self.told])
-            near = {peer.id: peer for peer in [*told, *found]}
-            found = sorted(near.values(), key=place.distance_to)[:count]
-        return found
-
-    def next_to_meet(self) -> Contact | None:
-        """One of those that this node was told of and has a use for; from now on it is not among them."""
-        while self.told:
-            peer = peer_of(self.told.pop(0))
-            is_known = self.table.bucket_of(peer).find(peer.id) is not None
-            if not is_known and self.table.has_use_for(peer, self._config.alpha):
-                return peer.contact
-        return None
 
     # What was heard.
 

@@ -1,7 +1,7 @@
 """How a node becomes part of the network, and what it does by itself to stay there.
 
-Joining: first contacts, one's own neighbourhood, then the names of a few nodes of every farther part.
-Upkeep: each round checks a contact that has been silent, or meets a node that this one was only told of
+Joining: first contacts, one's own neighbourhood, then a few nodes of every farther part of the space.
+Upkeep: each round checks a contact that has been silent, or meets a neighbour that the node was only told of
 when it joined (a light member, whom nobody asks for contacts, does neither), tries one of the dead again (the
 network may only have been cut in two), refreshes buckets into which nothing has looked for long, publishes
 records again and hands the known contacts to the code that saves them, each at its own interval. A node that
@@ -23,10 +23,10 @@ from overlay.dht.exchange import Call
 from overlay.dht.lookup import NodeLookup
 from overlay.dht.messages import Pong
 from overlay.dht.routing import Contacts
-from overlay.dht.upstream import RoutedPeer, peer_of
+from overlay.dht.upstream import RoutedPeer
 from overlay.dht.values import GIVERS
 from overlay.errors import NetworkError
-from overlay.steps import Cancellable, Steps, answer_to, pause, together
+from overlay.steps import Steps, answer_to, pause, together
 
 LONGEST_BACKOFF = 30.0
 """Seconds."""
@@ -44,10 +44,9 @@ SEEKING_PART, LONGEST_SEEKING = 1 / 4, 20.0
 """From one question to a dead contact to the next, at least: as a part of the time since the last contact
 died, and in seconds, whichever is less. After a mass crash the traffic so comes to rest."""
 
-FEWEST_ASKED = 4 * GIVERS
+FEWEST_ASKED = 2 * GIVERS
 """Of the neighbourhood, when a node joins, itself among them: those of a key's holders that hand it on to a
-newcomer must know the newcomer, and questions may be lost. Where k is small, that is all of it: fewer
-do not lead every lookup to the newcomer."""
+newcomer must know the newcomer, and questions may be lost."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +78,6 @@ class Joiner(Protocol):
     def around(
         self, key: PeerId, exact: int, wide: int, done: Callable[[list[Contact]], None]
     ) -> NodeLookup: ...
-
-    def hear_of(self, key: PeerId, done: Callable[[list[Contact]], None]) -> Cancellable | None: ...
 
     def meet(self, neighbour: Contact) -> None: ...
 
@@ -165,17 +162,16 @@ def backoff(first: float, attempt: int, draw: Randomness) -> float:
 
 
 async def explore(node: Joiner, config: DhtConfig) -> list[Contact]:
-    """Learn the own neighbourhood, and be learnt by it; then hear of a few nodes of every farther part.
+    """Learn the own neighbourhood, and be learnt by it; then a few nodes of every farther part of the space.
 
     The nearest half of the neighbourhood, at least `FEWEST_ASKED` nodes with this one, is asked now: every
-    lookup of a place for which this node matters comes by one of them. A light member, whom nobody has to
-    learn and who does no upkeep, asks all. The result are the nodes that were named and not asked: those of
-    the other half, and then those of the farther parts.
+    lookup of a place for which this node matters comes by one of them. Those of the other half are the
+    result, as far as somebody named them. A light member, whom nobody has to learn and who does no upkeep,
+    asks all.
 
     Each part shares one bit less with the own id than the next nearer one. All nodes nearer than the last of
-    those asked are known, so the first part to ask about is the one where that one is; and there is none
-    where they are the whole network. Parts of which somebody is known, by name at least, are left out. In the
-    others nobody is asked now: whatever this node asks next meets some there.
+    those asked are known, so the first part to look into is the one where that one is; and there is none
+    where they are the whole network. Parts of which enough is known are left out.
     """
     own = node.contacts.own
     half = max((config.k + 1) // 2, FEWEST_ASKED)
@@ -185,24 +181,19 @@ async def explore(node: Joiner, config: DhtConfig) -> list[Contact]:
     closest = named[: count - 1]
     if len(closest) < count - 1:
         return []
-    told = named[count - 1 :]
     farthest = int.from_bytes(closest[-1].id, "big") ^ own.long_id
     for bit in range(farthest.bit_length() - 1, ID_BITS):
         low = 1 << bit
-        known = [*node.contacts.table, *map(peer_of, told)]
-        if any(low <= peer.long_id ^ own.long_id < 2 * low for peer in known):
-            continue
-        place = _key_of(own.long_id ^ (low | node.context.random.getrandbits(bit)))
-        heard = await answer_to(partial(node.hear_of, place))
-        far = [contact for contact in heard if peer_of(contact).long_id ^ own.long_id >= low]
-        told += far
-        if not far:  # who was asked is gone, or the part is empty
-            await answer_to(partial(node.closest, place, 1))
-    return list(dict.fromkeys(told))
+        known = sum(low <= peer.long_id ^ own.long_id < 2 * low for peer in node.contacts.table)
+        if known < config.alpha:  # as many as a lookup asks first; others come with time
+            place = own.long_id ^ (low | node.context.random.getrandbits(bit))
+            await _look(node, place, 1)
+    return named[count - 1 :]
 
 
-def _key_of(place: int) -> PeerId:
-    return PeerId(place.to_bytes(ID_BYTES, "big"))
+async def _look(node: Joiner, place: int, count: int) -> None:
+    key = PeerId(place.to_bytes(ID_BYTES, "big"))
+    await answer_to(partial(node.closest, key, count))
 
 
 class DhtUpkeep:
@@ -220,6 +211,8 @@ class DhtUpkeep:
         self._sought = self._context.now()
         """When a dead contact was asked last."""
         self._is_rejoining = False
+        self.to_meet: list[Contact] = []
+        """Neighbours that this node was told of and has not met, farthest first."""
         self._timer: Timer | None = None
         self._round: Steps[None] | None = None
         self.bootstrap: Sequence[Address] = ()
@@ -246,7 +239,8 @@ class DhtUpkeep:
         """A place in the range of each bucket into which no lookup went for long."""
         draw = self._context.random
         unused = self._node.contacts.table.unused(self._config.refresh_interval)
-        return [_key_of(draw.randrange(low, high + 1)) for low, high in (b.range for b in unused)]
+        places = [draw.randrange(low, high + 1) for low, high in (b.range for b in unused)]
+        return [PeerId(place.to_bytes(ID_BYTES, "big")) for place in places]
 
     def _returned(self, peer: RoutedPeer) -> None:
         """A dead contact answered: what it knows is news, for the network may have been cut in two.
@@ -282,20 +276,20 @@ class DhtUpkeep:
         await self._look_for_the_lost()
         if self._is_rejoining:
             self._is_rejoining = False
-            self._node.contacts.told = await explore(self._node, self._config)
+            self.to_meet = (await explore(self._node, self._config))[::-1]
             self.on_rejoined()
         for place in self.refresh_ids():
-            await answer_to(partial(self._node.closest, place, self._config.k))
+            await _look(self._node, int.from_bytes(place, "big"), self._config.k)
         await self._node.publish_again()
         if self._context.now() >= self._next_save:
             self._next_save = self._context.now() + self._config.save_interval
             self.save()
 
     def _check(self) -> None:
-        """Meet nodes that this one was told of, or check contacts that were not heard for long."""
+        """Meet neighbours, or check contacts that were not heard for long."""
         contacts, count = self._node.contacts, self._config.checks_a_round
-        while count and (stranger := contacts.next_to_meet()) is not None:
-            self._node.meet(stranger)
+        while self.to_meet and count:
+            self._node.meet(self.to_meet.pop())
             count -= 1
         for peer in contacts.silent(count):
             contacts.check(peer)

@@ -53,7 +53,7 @@ class Locations:
         known = self._known.get(root)
         if known is not None and len(known[0]) > self._config.replicas:
             return known[0]
-        return self._peers.closest_named(root.key, self._config.root_replicas)
+        return self._peers.known_closest(root.key, self._config.root_replicas)
 
     async def region(self, shard: Shard, nearest: Sequence[Contact]) -> Region:
         """The region around a root, if the nearest to it are crowded; else one without nodes."""

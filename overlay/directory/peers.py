@@ -38,11 +38,6 @@ class Peers(Protocol):
         """The nodes closest to `key` that this one knows, itself included if it serves; asks nobody."""
         ...
 
-    def closest_named(self, key: PeerId, count: int) -> tuple[Contact, ...]:
-        """As `known_closest`, and those count that it was told of and has not met: they may be gone, so they
-        are asked and not named to others."""
-        ...
-
     def neighbours(self, count: int) -> tuple[Contact, ...]:
         """The nodes closest to this one that it has met or was told of, nearest first; asks nobody."""
         ...

@@ -125,7 +125,7 @@ class ShardReader:
         `around`: a look from farther away that came before."""
         count = self._config.replicas
         known: Sequence[Contact] = self._locations.remembered(shard)
-        walk = _Walk(shard, count, known or self._peers.closest_named(shard.key, count))
+        walk = _Walk(shard, count, known or self._peers.known_closest(shard.key, count))
         if around is not None:
             walk.go_on_from(around)
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, count)

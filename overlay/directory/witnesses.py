@@ -1,8 +1,7 @@
 """What the replicas of a shard say of it, and the view that a reader makes of that.
 
 One replica may have come late and hold a part, have been left behind by a change of the DHT, or lie. So a
-reader asks two, and is content when both are settled and say the same, or differ by one or two of many
-members, who come or go just now: then each of the two is believed. Otherwise it asks a third one, or all
+reader asks two, and is content when both are settled and say the same. Otherwise it asks a third one, or all
 (see `is_content`), and believes in a member that two or more name: a lone voice may have made it up. Where
 most are settled, at least half of them must name it, too. A replica that holds nothing has no voice, as it
 may be new.
@@ -56,13 +55,7 @@ class Witness:
         return bool(self.members) or self.below > 0
 
     def agrees(self, other: Witness) -> bool:
-        """Whether the two differ by no more than the few who come or go at the moment, if by any.
-
-        A liar that adds or leaves out as few changes nothing: of two, whoever is named by either is believed,
-        and an invented member does not answer."""
-        differing = len(self.members ^ other.members)
-        few = min(2, len(self.members | other.members) // 32)
-        return differing <= few and (self.below > 0) == (other.below > 0)
+        return self.members == other.members and (self.below > 0) == (other.below > 0)
 
     def nearly_agrees(self, other: Witness) -> bool:
         """Whether the two differ by no more than who comes and goes while they are asked."""
@@ -129,7 +122,7 @@ def checked_reply(
 
 
 def is_content(witnesses: Sequence[Witness]) -> bool:
-    """Whether no further replica needs to be asked: two settled ones agree, or three nearly agree.
+    """Whether no further replica needs to be asked: two settled ones say the same, or three nearly the same.
 
     Of three, two tell whom the third one invents or leaves out. Where a shard is new none is settled; three
     that came late, each at another time, would not say the same. In a network that has just begun two are

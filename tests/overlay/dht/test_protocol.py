@@ -547,18 +547,3 @@ def test_a_stranger_is_answered_before_it_is_asked_for_a_sign_of_life(seed: int)
         assert a.metrics.as_dict()["dht_requests_sent"] == sent + 1  # type: ignore[operator]
 
     together(seed, work, check_interval=1e6)
-
-
-def test_nodes_that_this_one_was_only_told_of_are_asked_and_not_named_to_others(seed: int) -> None:
-    async def work(net: Network, a: Member, b: Member) -> None:
-        c = await open_member(nth_host(9))
-        node = a.protocol
-        node.contacts.told = [c.contact]
-        place = c.contact.id
-        assert c.contact in node.closest_named(place, 3)
-        assert c.contact not in node.known_closest(place, 3)
-        assert c.contact in await a.dht.closest(place)
-        assert c.contact in node.known_closest(place, 3)
-        assert node.contacts.next_to_meet() is None  # it was met, so nobody is left
-
-    together(seed, work, check_interval=1e6)

@@ -162,9 +162,6 @@ class ModelPeer:
     def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
         return self.network.closest(key, count, self.side)
 
-    def closest_named(self, key: PeerId, count: int) -> tuple[Contact, ...]:
-        return self.known_closest(key, count)
-
     def neighbours(self, count: int) -> tuple[Contact, ...]:
         near = self.network.closest(self.contact.id, count + 1, self.side)
         return tuple(contact for contact in near if contact != self.contact)[:count]

@@ -43,9 +43,6 @@ class KnownPeers:
     def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
         return _closest(self.known, key, count)
 
-    def closest_named(self, key: PeerId, count: int) -> tuple[Contact, ...]:
-        return self.known_closest(key, count)
-
     def neighbours(self, count: int) -> tuple[Contact, ...]:
         return _closest(self.known, self.contact.id, count + 1)[1:]
 

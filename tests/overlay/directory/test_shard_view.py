@@ -58,16 +58,6 @@ def test_two_that_differ_or_are_not_settled_or_hold_nothing_are_not_enough() -> 
     assert not is_content([witness(0, EVERYONE)])
 
 
-def test_two_that_differ_by_the_few_of_many_who_come_or_go_are_enough_and_both_are_believed() -> (
-    None
-):
-    many = frozenset(range(100, 200))
-    pair = [witness(0, many - {100}), witness(1, many - {101})]
-    assert is_content(pair)
-    assert view(*pair).members == many
-    assert not is_content([witness(0, many - {100, 101, 102}), witness(1, many)])
-
-
 def test_of_a_new_shard_three_that_nearly_agree_are_enough_and_two_in_a_new_network() -> None:
     late = [witness(index, EVERYONE - {100 + index}, settled=False) for index in range(3)]
     new = [witness(index, EVERYONE, settled=False, seasoned=False) for index in range(2)]
