@@ -85,7 +85,7 @@ class Identity:
         """
         pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
-            _replace_file(Path(path), pem)
+            replace_file(Path(path), pem)
         except OSError as error:
             raise IdentityError(f"{path} cannot be written: {error.strerror or error}") from None
 
@@ -121,7 +121,8 @@ class Identity:
         return identity
 
 
-def _replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a file in place of one that may be there: whole or not at all, and for its owner alone."""
     # mkstemp makes the file with mode 0600, so that at no time others can read the content.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from overlay.contact import Address, Contact
@@ -67,9 +68,16 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     runtime = await open_runtime(config, metrics)
     try:
         gate = make_gate(runtime, config.authority, config.rights)
-        if not config.uses_dht:
-            return Attachment(config, runtime, _gateways(config, runtime), _nothing, list, gate)
         async with AsyncExitStack() as stack:
+            if gate is not None and config.revocations is not None:
+                from pubsub.revocation_file import RevocationFile
+
+                file = RevocationFile(Path(config.revocations), gate.authority, metrics)
+                await file.open()
+                stack.push_async_callback(file.close)
+            if not config.uses_dht:
+                leave = stack.pop_all().aclose
+                return Attachment(config, runtime, _gateways(config, runtime), leave, list, gate)
             if config.discover:
                 from pubsub.lan import Lan
 
@@ -116,10 +124,6 @@ async def join(endpoint: Endpoint, config: NodeConfig) -> Overlay:
                 "check the addresses and the network key"
             ) from None
         raise
-
-
-async def _nothing() -> None:
-    """Gateways run nothing that would have to end."""
 
 
 def _gateways(config: NodeConfig, runtime: Runtime) -> TopicDirectory:

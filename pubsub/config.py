@@ -50,6 +50,7 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "validators": ("functions by pattern of topics", (Mapping,)),
     "parameters": ("Parameters", (Parameters,)),
     "topic_parameters": ("Parameters by topic", (Mapping,)),
+    "revocations": ("the path of a file", (str, os.PathLike, NoneType)),
     "trace": ("the path of a file", (str, os.PathLike, NoneType)),
     "telemetry": ("true or false", (bool,)),
     "datagram_size": ("a whole number of bytes", (int, NoneType)),
@@ -186,6 +187,10 @@ class NodeConfig:
     """What this node may do in a network with an authority: rights as `camcast right new` prints them, or
     their bytes."""
 
+    revocations: str | Path | None = None
+    """A file that keeps the revocations which this node knows, for when it restarts; made if it is missing.
+    None: the node asks others as it joins, and honours what was taken back until they have told it."""
+
     validators: Mapping[str, Validator] = field(default_factory=dict)
     """By pattern of topics: functions that are asked whether events may be delivered and forwarded (see
     `pubsub.validation`). Only a caller of `Node` can give them."""
@@ -290,8 +295,11 @@ class NodeConfig:
             )
 
     def _check_rights(self) -> None:
-        if self.rights and not self.authority:
-            raise ConfigurationError("rights need the network's authority: give its public keys")
+        for name in ("rights", "revocations"):
+            if getattr(self, name) and not self.authority:
+                raise ConfigurationError(
+                    f"{name} need the network's authority: give its public keys"
+                )
         if self.authority:
             Authority(self.authority, lambda: 0.0)
             for packed in self.rights:
@@ -369,6 +377,7 @@ class NodeSettings(TypedDict, total=False):
     signatures: bool
     authority: Iterable[bytes | str]
     rights: Iterable[bytes | str]
+    revocations: str | Path | None
     validators: Mapping[str, Validator]
     parameters: Parameters
     topic_parameters: Mapping[str, Parameters]

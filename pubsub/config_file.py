@@ -111,8 +111,9 @@ def config_from(settings: Mapping[str, Any]) -> NodeConfig:
         values["keys"] = read_keys(_path("key_file", values.pop("key_file")))
     if "identity" in values:
         values["identity"] = Identity.load_or_create(_path("identity", values["identity"]))
-    if "trace" in values:
-        _path("trace", values["trace"])
+    for name in ("revocations", "trace"):
+        if name in values:
+            _path(name, values[name])
     common = _changed(Parameters(), "parameters", values.pop("parameters", {}))
     values["parameters"] = common
     values["topic_parameters"] = {

@@ -11,8 +11,9 @@ only if its own key holds it; a right that ends, or is taken back, counts no mor
 Revocations are events of the topic `REVOCATIONS`, which every node of such a network joins, and reach all
 within the time of any event. Who missed one has it from others: two nodes that show each other their rights
 compare what they know to be taken back, and each node does so with a member of that topic as it joins and
-every `COMPARE_SECONDS`. So a revocation works within seconds where it arrives, and after `COMPARE_SECONDS`
-at a node that was cut off and is back.
+every `COMPARE_SECONDS`, and with all that it knows when it has learnt something new that way. So a
+revocation works within seconds where it arrives, and after `COMPARE_SECONDS` and some seconds at nodes that
+were cut off, alone or many together, and are back.
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ ANSWER_SECONDS = 1.0
 
 ASK_AGAIN_SECONDS = 10.0
 """A peer that lacks a right may have been given one since: it is asked again after this many seconds."""
+
+NEWS_PAUSE = 0.5
+"""Seconds from a revocation that others have told to the comparison with all members known: there may be
+more to come. Between two of these are `TELL_SECONDS` at least."""
 
 TELL_SECONDS = 10.0
 """A peer is told all revocations at most once in this many seconds, however often it shows that it lacks
@@ -117,7 +122,11 @@ class Gate:
         self._held_bytes = 0
         self._told: OrderedDict[PeerId, float] = OrderedDict()
         """When peers were told all revocations."""
+        self._members: Callable[[], Sequence[Contact]] = tuple
+        """With whom revocations are compared."""
         self._compared: Timer | None = None
+        self._spread_at = float("-inf")
+        """When all of them were, or will be, told of something new."""
         self._refused = metrics.family(
             "rights_refused", "message", "Messages that were dropped: their senders lack the right"
         )
@@ -267,13 +276,30 @@ class Gate:
     # Revocations.
 
     def compare_with(self, members: Callable[[], Sequence[Contact]]) -> None:
-        """Compare what was taken back with one of the members, now and every `COMPARE_SECONDS`."""
-        found = members()
+        """Compare what was taken back with one of the members, now and every `COMPARE_SECONDS`; with all of
+        them when others have told this node something new."""
+        self._members = members
+        self._compare_with_one()
+
+    def _compare_with_one(self) -> None:
+        found = self._members()
         if found:
             self._show(self._context.random.choice(found), wanted=True)
-        self._compared = self._context.call_later(
-            COMPARE_SECONDS, lambda: self.compare_with(members)
-        )
+        self._compared = self._context.call_later(COMPARE_SECONDS, self._compare_with_one)
+
+    def _compare_with_all(self) -> None:
+        for member in self._members():
+            self._show(member, wanted=True)
+        self._compared = self._context.call_later(COMPARE_SECONDS, self._compare_with_one)
+
+    def _spread(self) -> None:
+        """Others may have been cut off as this node was, and hear of it from one to the next."""
+        now = self._context.now()
+        if self._compared is None or self._spread_at > now:
+            return
+        self._spread_at = max(now + NEWS_PAUSE, self._spread_at + TELL_SECONDS)
+        self._compared.cancel()
+        self._compared = self._context.call_later(self._spread_at - now, self._compare_with_all)
 
     def _tell_revocations(self, to: Contact) -> None:
         now = self._context.now()
@@ -294,7 +320,10 @@ class Gate:
             self._context.send(to, TakenBack(tuple(page)))
 
     def _receive_revocations(self, sender: Contact, taken: TakenBack) -> None:
+        known = self.authority.digest_revocations()
         for revocation in taken.revocations:
             if not self.authority.take_back(revocation):
                 self._refused.add(TakenBack.__name__)
-                return  # the rest is not worth a check of signatures
+                break  # the rest is not worth a check of signatures
+        if self.authority.digest_revocations() != known:
+            self._spread()

@@ -11,30 +11,34 @@ from overlay.contact import Contact
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from pubsub import gate
-from pubsub.gate import Gate, ShowRights
-from pubsub.rights import Action, Authority, Grant, grant_first
+from pubsub.gate import NEWS_PAUSE, TELL_SECONDS, Gate, ShowRights, TakenBack
+from pubsub.rights import Action, Authority, Grant, grant_first, revoke
 
 AUTHORITY = Identity(b"a" * 32)
 
 
 class World:
-    """A context whose timers never ring."""
+    """A context whose timers ring when they are told to."""
 
     def __init__(self) -> None:
+        self.time = 0.0
+        self.timers: list[tuple[float, Any]] = []
         self.contact = Contact(Identity(b"b" * 32).id, "127.0.0.1", 1)
         self.random = Random(1)
         self.sent: list[tuple[Contact, object]] = []
 
     def now(self) -> float:
-        return 0.0
+        return self.time
 
     def send(self, to: Contact, message: object) -> None:
         self.sent.append((to, message))
 
     def call_later(self, delay: float, action: object) -> Any:
+        self.timers.append((delay, action))
         return self
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        self.timers.pop()
 
 
 def test_one_host_cannot_have_all_places_of_those_who_are_asked_for_rights(
@@ -106,3 +110,33 @@ def test_messages_that_wait_for_rights_are_bounded_in_bytes(
     send_all()  # two pass at once, and the others have room
     assert len(came) == 10
     assert metrics.as_dict()["rights_refused"] == {"str": 10 + 3 + 1}
+
+
+def test_who_is_told_of_a_revocation_has_all_its_members_told_and_not_more_often_than_it_may() -> (
+    None
+):
+    """Or those who were cut off together would hear of it one by one, each in the time of a comparison."""
+    world = World()
+    one = Gate(world, Authority([AUTHORITY.public_key], lambda: 0.0), [], Metrics())
+    peers = [Contact(Identity(bytes([n]) * 32).id, f"10.0.{n}.1", 1) for n in range(1, 9)]
+    one.compare_with(lambda: peers)
+    assert len(world.sent) == 1
+
+    def tell(number: int) -> None:
+        grant = Grant(bytes([number]) * 32, Action.SUBSCRIBE, "/t")
+        taken = revoke(grant_first(AUTHORITY, grant), AUTHORITY)
+        one.handlers[TakenBack](peers[0], TakenBack((taken,)))
+
+    for number in (1, 2, 2):
+        tell(number)
+    ((delay, action),) = world.timers
+    assert delay == NEWS_PAUSE
+    world.timers.clear()
+    action()
+    assert [to for to, _ in world.sent[1:]] == peers
+    tell(1)
+    assert len(world.timers) == 1
+    world.time = 1.0
+    tell(3)
+    ((delay, _),) = world.timers
+    assert delay == NEWS_PAUSE + TELL_SECONDS - 1.0

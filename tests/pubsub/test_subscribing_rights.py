@@ -106,13 +106,15 @@ def pretend(gate: Gate | None, rights: tuple[bytes, ...]) -> None:
     gate.own.check = lambda action, topic: None  # type: ignore[method-assign]
 
 
-def play(main, mode: str = "structured", seed: int = 1) -> None:  # type: ignore[no-untyped-def]
+def play(  # type: ignore[no-untyped-def]
+    main, mode: str = "structured", seed: int = 1, network: Network | None = None
+) -> None:
     async def run() -> None:
         party = Party(mode)
         async with party.stack:
             await main(party)
 
-    Network(seed).run(run())
+    (network or Network(seed)).run(run())
 
 
 def copies(node: Node) -> int:
