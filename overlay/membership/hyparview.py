@@ -365,11 +365,12 @@ class HyParViewMembership(Member):
         return True
 
     def _on_join(self, sender: Contact, message: HyParViewJoin) -> None:
+        is_known = sender.id in self._active
         self._add(sender)
         census = self._census.packed(self._context.now())
         self._context.send(sender, NeighbourAnswer(self._topic, True, census))
         for neighbour in self._table:
-            if neighbour.id != sender.id:
+            if neighbour.id != sender.id and not is_known:  # or its walks are on their way
                 forward = ForwardJoin(self._topic, sender, self._config.active_walk)
                 self._context.send(neighbour, forward)
 

@@ -55,11 +55,14 @@ from overlay.membership.scamp.messages import (
     Welcome,
 )
 
-MOST_COPIES = 256
-"""The most copies that one subscription is sent in, whatever it asks for."""
+COPIES_FACTOR = 2
+"""A contact sends at most as many times the copies that it would ask for itself, whatever it is asked for."""
 
 HOP_FACTOR = 8
-MOST_HOPS = HOP_FACTOR * 257
+
+IN_VAIN = 0.8
+"""A copy that comes to a member that has it goes on for at most this part of the hops that it had left: where
+all have it, few are sent in vain."""
 
 
 def keep_probability(view_size: int) -> float:
@@ -83,8 +86,7 @@ class Forwarding:
         targets = self._first_targets(subscription.subscriber, copies)
         if not targets:
             community.hold(subscription)
-        hops = round(HOP_FACTOR * (1 + max(len(community.view), community.wanted_holders)))
-        copy = Forward(community.topic, subscription, hops)
+        copy = Forward(community.topic, subscription, self._most_hops)
         for target in targets:
             community.context.send(target, copy)
         welcome = Welcome(
@@ -96,11 +98,20 @@ class Forwarding:
         )
         community.context.send(subscription.subscriber, welcome)
 
+    @property
+    def _usual_view(self) -> float:
+        return max(len(self._community.view), self._community.wanted_holders)
+
+    @property
+    def _most_hops(self) -> int:
+        return round(HOP_FACTOR * (1 + self._usual_view))
+
     def _first_targets(self, subscriber: Contact, copies: int | None) -> list[Contact]:
         """Whom the copies go to first: everyone in the view once, then random ones again."""
         community, random = self._community, self._community.context.random
         view = [contact for contact in community.view.table if contact.id != subscriber.id]
-        wanted = len(view) + community.config.c if copies is None else min(copies, MOST_COPIES)
+        most = round(COPIES_FACTOR * (self._usual_view + community.config.margin))
+        wanted = len(view) + community.config.c if copies is None else min(copies, most)
         if not view or wanted <= 0:
             return []
         if wanted <= len(view):
@@ -122,7 +133,9 @@ class Forwarding:
         if not keep:
             target = community.random_member(other_than=subscriber.id)
             if target is not None and message.hops > 0:
-                hops = min(message.hops, MOST_HOPS) - 1
+                hops = min(message.hops, self._most_hops) - 1
+                if held is not None:
+                    hops = int(hops * IN_VAIN)
                 community.context.send(target, Forward(community.topic, subscription, hops))
                 return
         if may_keep:

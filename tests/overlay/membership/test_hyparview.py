@@ -249,3 +249,23 @@ def test_whatever_peers_say_nothing_raises_and_the_views_stay_within_bounds(
 def test_a_parameter_that_means_nothing_is_refused(field: str, value: float) -> None:
     with pytest.raises(UsageError, match=field):
         HyParViewConfig(**{field: value})  # type: ignore[arg-type]
+
+
+def test_who_joins_again_has_its_walks_sent_once() -> None:
+    community = HyParViewCommunity(1)
+    community.grow(12, interval=0.2)
+    community.stage.run_for(60)
+    victim = next(iter(community.members))
+    member = community.members[victim]
+    neighbour = member.table[0]
+    walks: list[object] = []
+
+    def see(time: float, sender: Contact, to: Contact, message: object) -> None:
+        if isinstance(message, ForwardJoin):
+            walks.append(message)
+
+    community.stage.observe(see)
+    for _ in range(20):
+        member.receive(neighbour, HyParViewJoin(TOPIC))
+    community.stage.run_for(2)
+    assert not walks
