@@ -15,7 +15,11 @@ from pubsub.broadcast.events import GroupPacket, LayerMessage, MemberFound, Rece
 from pubsub.broadcast.kernel import LayerChannel, Scheduler
 
 MOST_EARLY = 10_000
-"""Packets kept for channels that are not open here yet; more are dropped and counted."""
+"""Packets kept for channels that are not open here yet, or of members that are not met; more are dropped and
+counted."""
+
+MOST_UNMET = 256
+"""Processes that say to be members and of which packets are kept."""
 
 OnCrash = Callable[[int], None]
 WatchMembers = Callable[[OnCrash], None]
@@ -77,6 +81,8 @@ class GroupProcess:
         self._closed: dict[str, None] = {}
         self._early: dict[str, list[tuple[int, GroupPacket]]] = {}
         self._early_count = 0
+        self._unmet: dict[PeerId, list[GroupPacket]] = {}
+        """Packets of processes that say to be members, and are asked whether they are."""
 
     @property
     def size(self) -> int:
@@ -109,6 +115,16 @@ class GroupProcess:
         self._ranks[contact.id] = rank
         for channel in list(self._channels.values()):
             channel.rise(MemberFound(rank))
+        for packet in self._unmet.pop(contact.id, ()):
+            self._early_count -= 1
+            self.receive(contact, packet)
+
+    def expect(self, peer: PeerId) -> None:
+        """A process says to be a member, and is asked whether it is: what it sends waits for that."""
+        if peer not in self._unmet:
+            for forgotten in list(self._unmet)[: len(self._unmet) + 1 - MOST_UNMET]:
+                self._early_count -= len(self._unmet.pop(forgotten))
+            self._unmet[peer] = []
 
     def stop(self) -> None:
         """Send nothing and set no timer from now on."""
@@ -126,7 +142,12 @@ class GroupProcess:
         source = self._ranks.get(sender.id)
         channel = self._channels.get(packet.channel)
         if source is None:
-            self.count("not_a_member")
+            waiting = self._unmet.get(sender.id)
+            if waiting is None or self._early_count >= MOST_EARLY:
+                self.count("not_a_member")
+            else:
+                self._early_count += 1
+                waiting.append(packet)
         elif channel is None:
             self._keep_early(source, packet)
         else:
@@ -150,9 +171,15 @@ AGAIN_AFTER = 0.25
 
 @message(0x51)
 class GroupHello:
+    """I have this rank; who are you, at your address?"""
+
     group: bytes
     rank: int
+    nonce: int
+    """To be said again in the answer. Only who receives at the address that it was sent to knows it: a member
+    of the network can make up where its datagrams come from."""
     is_answer: bool
+    """I have this rank, and this was your nonce."""
 
 
 @message(0x52)
@@ -160,6 +187,8 @@ class GroupRefusal:
     """The rank is taken by an earlier process."""
 
     group: bytes
+    nonce: int
+    """That of the hello that is refused."""
 
 
 class Meeting:
@@ -168,7 +197,8 @@ class Meeting:
     A member says hello to the address of each one that it has not met, `again_after` seconds after the last
     time, until it is answered. The hello names the group, so that processes with another list of members or
     another stack are not taken in. A rank belongs to the first process that had it: one that started again
-    has lost its state, and is refused, unless `may_return` says that members keep what they must in a log.
+    has lost its state, and is refused, unless `may_return` says that members keep what they must in a log;
+    then the others say hello to its address anew.
     """
 
     def __init__(
@@ -187,6 +217,12 @@ class Meeting:
         self._may_return = may_return
         self._on_met = on_met
         self._on_refused = on_refused
+        random = process.unreliable.random
+        self._nonces = [random.getrandbits(62) for _ in addresses]
+        """What each member was, or is to be, asked with."""
+        self._returned: dict[int, None] = {}
+        """Members of which another process says that it has come back."""
+        self._is_asking = False
 
     @property
     def missing(self) -> list[int]:
@@ -195,33 +231,62 @@ class Meeting:
 
     def start(self) -> None:
         """Say hello now, and again as long as somebody is missing."""
-        missing = self.missing
-        for rank in missing:
-            self._say_hello(Contact(ANYONE, *self._addresses[rank]), is_answer=False)
-        if missing:
+        for rank in (*self.missing, *self._returned):
+            self._say_hello(self._address(rank), self._nonces[rank], False)
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        self._is_asking = bool(self.missing or self._returned)
+        if self._is_asking:
             self._process.unreliable.call_later(AGAIN_AFTER, self.start)
 
+    def _address(self, rank: int) -> Contact:
+        return Contact(ANYONE, *self._addresses[rank])
+
     def hello(self, sender: Contact, hello: GroupHello) -> None:
-        if hello.group != self._group or not 0 <= hello.rank < len(self._addresses):
+        rank = hello.rank
+        if hello.group != self._group or not 0 <= rank < len(self._addresses):
             self._process.count("another_group")
             return
-        if hello.rank == self._process.rank or sender.address != self._addresses[hello.rank]:
+        if rank == self._process.rank or sender.address != self._addresses[rank]:
             self._process.count("wrong_rank")
             return
-        known = self._process.members[hello.rank]
-        if known is not None and known.id != sender.id and not self._may_return:
+        known = self._process.members[rank]
+        is_another = known is not None and known.id != sender.id
+        if hello.is_answer:
+            self._answered(rank, sender, hello.nonce, is_another)
+        elif is_another and not self._may_return:
             self._process.count("returned")
-            self._process.unreliable.send(sender, GroupRefusal(self._group))
+            self._process.unreliable.send(sender, GroupRefusal(self._group, hello.nonce))
+        else:
+            self._say_hello(sender, hello.nonce, True)
+            if known is None or is_another:
+                self._process.expect(sender.id)
+                self._say_hello(self._address(rank), self._nonces[rank], False)
+            if is_another:
+                self._returned[rank] = None
+                if not self._is_asking:
+                    self._ask_again()
+
+    def _answered(self, rank: int, sender: Contact, nonce: int, is_another: bool) -> None:
+        if nonce != self._nonces[rank]:
+            self._process.count("wrong_nonce")
             return
-        if not hello.is_answer:
-            self._say_hello(sender, is_answer=True)
-        if known is None or known.id != sender.id:
-            self._process.found(hello.rank, sender)
-            self._on_met(hello.rank)
+        if is_another and rank not in self._returned:
+            return  # a late answer of an earlier process
+        self._returned.pop(rank, None)
+        if is_another or self._process.members[rank] is None:
+            self._process.found(rank, sender)
+            self._on_met(rank)
 
     def refusal(self, sender: Contact, refusal: GroupRefusal) -> None:
         if refusal.group == self._group and sender.address in self._addresses:
-            self._on_refused(self._addresses.index(sender.address))
+            rank = self._addresses.index(sender.address)
+            if refusal.nonce == self._nonces[rank]:
+                self._on_refused(rank)
+            else:
+                self._process.count("wrong_nonce")
 
-    def _say_hello(self, to: Contact, is_answer: bool) -> None:
-        self._process.unreliable.send(to, GroupHello(self._group, self._process.rank, is_answer))
+    def _say_hello(self, to: Contact, nonce: int, is_answer: bool) -> None:
+        hello = GroupHello(self._group, self._process.rank, nonce, is_answer)
+        self._process.unreliable.send(to, hello)
