@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -39,6 +40,46 @@ def test_events_go_on_while_a_network_changes_its_key() -> None:
                     pass
 
     Network(1).run(main())
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(s, marks=pytest.mark.sweep) for s in (2, 3, 4))]
+)
+def test_no_event_is_lost_while_a_lossy_network_changes_its_key_node_by_node(seed: int) -> None:
+    """Every node takes each step when all have taken the one before, as the manual says; events never stop."""
+    count = 5
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            nodes, subscriptions = [], []
+            for number in range(count):
+                node = await stack.enter_async_context(node_at(number, OLD))
+                nodes.append(node)
+                subscriptions.append(await stack.enter_async_context(node.subscribe("/a")))
+            published = 0
+
+            async def publish() -> None:
+                nonlocal published
+                while True:
+                    await nodes[published % count].publish("/a", published)
+                    published += 1
+                    await asyncio.sleep(0.1)
+
+            publishing = asyncio.ensure_future(publish())
+            for ring in STEPS:
+                for node in nodes:
+                    await asyncio.sleep(0.5)
+                    node.rekey(ring)
+            await asyncio.sleep(1)
+            publishing.cancel()
+            await asyncio.sleep(10)
+            assert published > 50
+            for events in subscriptions:
+                async with asyncio.timeout(5):
+                    had = [(await anext(events)).data for _ in range(published)]
+                assert sorted(had) == list(range(published))
+
+    Network(seed, loss=0.1).run(main())
 
 
 @pytest.mark.parametrize("wrong", [(), (b"short",), (OLD, OLD), OLD])
