@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from overlay.identity import Identity
 from overlay.virtual import Network, nth_host
 from pubsub import Node
 from pubsub.gate import COMPARE_SECONDS
-from pubsub.rights import Action, Authority, revoke
+from pubsub.rights import CLOCK_SLACK, Action, Authority, revoke
 from tests.pubsub.test_secrets import reading
 from tests.pubsub.test_subscribing_rights import (
     OTHER,
@@ -135,5 +136,38 @@ def test_what_was_taken_back_beyond_a_partition_works_soon_after_it_has_healed(
             assert read[1] == ["meanwhile"]
             for of_other in [read[0], *read[2:]]:
                 assert [data for data in of_other if data != "meanwhile"] == list(range(5))
+
+    play(main, network=network)
+
+
+@pytest.mark.parametrize("ahead", [-50.0, 50.0])
+def test_a_right_ends_by_the_clock_of_who_gives_give_or_take_what_the_clock_is_wrong(
+    ahead: float,
+) -> None:
+    """Nobody says so, and the reader's own clock, which is an hour behind, does not help it."""
+    network = Network(1)
+    ends = 100.0
+
+    async def main(party: Party) -> None:
+        until = int(time.time() + ends)
+        begin = network.now
+        short = right_of(READER, Action.SUBSCRIBE, "/soccer", until)
+        network.skew(nth_host(0), offset=-3600.0)
+        network.skew(nth_host(1), offset=ahead)
+        reader = await network.spawn(nth_host(0), party.node(READER, short.packed))
+        await party.reader(reader)
+        writer = await network.spawn(nth_host(1), party.node(WRITER, TO_WRITE.packed))
+
+        async def publish(seconds: float) -> int:
+            had = copies(reader)
+            while network.now < begin + seconds:
+                await network.spawn(nth_host(1), writer.publish("/soccer", "event"))
+                await asyncio.sleep(2.0)
+            return copies(reader) - had
+
+        sure = ends + CLOCK_SLACK - ahead
+        assert await publish(sure - 2 * writer.config.parameters.lease) > 10
+        await publish(sure + writer.config.parameters.lease + 2)
+        assert await publish(sure + 2 * writer.config.parameters.lease) == 0
 
     play(main, network=network)
