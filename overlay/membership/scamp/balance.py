@@ -16,17 +16,28 @@ from __future__ import annotations
 
 import math
 
+from overlay.contact import Contact
 from overlay.membership.scamp.community import ScampState
 from overlay.membership.scamp.messages import ScampSubscribe, Spare
 
 TOO_FEW = 0.75
-"""A member acts when fewer than this part of the members that should hold it do."""
+"""A member acts when fewer than this part of the members that its copies should bring hold it."""
 
 TOO_MANY = 1.5
 """A member acts when more than this many times the members that should hold it do."""
 
 COPIES_TO_THE_LOST = 2
 """Copies of the subscription that a member hands on which seemed to have crashed and is back."""
+
+VISITS_A_SECOND = 1.0
+"""Visits to the lost that all members of a community make together; in a small one a member makes
+`MOST_VISITS` at most."""
+
+MOST_VISITS = 1 / 2
+"""Visits of one member with each heartbeat."""
+
+HURRIED_AT_ONCE = 4
+"""The lost that are visited with one heartbeat after one of them is back."""
 
 SPARED_AT_ONCE = 8
 """Holders that are asked to let go with one heartbeat."""
@@ -37,19 +48,24 @@ class Balance:
 
     def __init__(self, community: ScampState) -> None:
         self._community = community
-        self._beats = 0
         self._wants_more = False
         """More holders are wanted than before, and have not been looked for yet."""
+        self._hurried = 0
+        """How many of the lost are to be visited soon, because another one is back."""
 
     def want_more(self) -> None:
         """More members are to hold this process than before."""
         self._wants_more = True
 
     def are_too_few(self) -> bool:
-        """Whether clearly fewer members hold this process than should."""
+        """Whether clearly fewer members hold this process than should.
+
+        One less than wanted is right after a renewal, until this process welcomes others."""
         community = self._community
-        holders, wanted = community.holders.of_term(community.term), community.wanted_holders
-        return holders < (wanted if self._wants_more else TOO_FEW * wanted)
+        holders = community.holders.of_term(community.term)
+        if self._wants_more:
+            return holders < community.wanted_holders
+        return holders < TOO_FEW * self._wanted_by_copies()
 
     def take_missing(self) -> int:
         """For how many holders to subscribe anew; they count as looked for from now on."""
@@ -63,11 +79,15 @@ class Balance:
 
     def copies_of_renewal(self) -> int:
         """In how many copies a subscription is renewed."""
+        return self._at_random(self._wanted_by_copies())
+
+    def _wanted_by_copies(self) -> float:
+        """How many members should hold this process because of its subscription, and not of its welcomes."""
         community = self._community
         wanted = community.wanted_holders
         # The welcome makes one more arc, unless the contact is held already, as in small communities.
         arcs_by_welcome = 1 - wanted / max(community.size - 1, 1)
-        return self._at_random(wanted - arcs_by_welcome)
+        return wanted - arcs_by_welcome
 
     def beat(self) -> None:
         """Do what is due with every heartbeat."""
@@ -85,18 +105,31 @@ class Balance:
             community.holders.remove(holder.id)
             context.send(holder, Spare(community.topic))
 
-    def _visit_the_lost(self) -> None:
-        """With every second heartbeat subscribe through one that seemed to have crashed.
-
-        Nearly always it has. But after a partition it answers, and hands the subscription on in its half: so
-        the halves hold each other again within seconds, without a directory."""
+    def heard(self, sender: Contact) -> None:
+        """One that was lost is back: the network may have been cut in two, and others are back as well."""
         community = self._community
-        self._beats += 1
-        lost = community.some_lost() if self._beats % 2 else None
-        if lost is not None:
-            subscription = community.own_subscription()
-            visit = ScampSubscribe(community.topic, subscription, COPIES_TO_THE_LOST, False)
-            community.context.send(lost, visit)
+        if community.lost.pop(sender.id, None) is not None and not self._hurried:
+            self._hurried = len(community.lost)
+
+    def _visit_the_lost(self) -> None:
+        """Now and then subscribe through one that seemed to have crashed.
+
+        Nearly always it has, so all members together make a visit a second, and not each of them. After a
+        partition the visited one answers, and hands the subscription on in its half. Then both know that
+        there may be more, and visit those: so the halves hold each other again within seconds, without a
+        directory."""
+        community = self._community
+        visits = min(self._hurried, HURRIED_AT_ONCE)
+        self._hurried -= visits
+        if not visits and community.lost:
+            period = community.config.heartbeat_seconds
+            chance = min(VISITS_A_SECOND * period / community.size, MOST_VISITS)
+            visits = int(community.context.random.random() < chance)
+        for _ in range(visits):
+            if (lost := community.some_lost()) is not None:
+                subscription = community.own_subscription()
+                visit = ScampSubscribe(community.topic, subscription, COPIES_TO_THE_LOST, False)
+                community.context.send(lost, visit)
 
     def _at_random(self, copies: float) -> int:
         """A whole number of copies whose mean is `copies`; at least 1."""

@@ -19,7 +19,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.membership.config import MOST_LEASE_SECONDS, ScampConfig
 from overlay.membership.interface import MembershipListener, TopicDirectory
-from overlay.membership.member import Member
+from overlay.membership.member import Member, Reaction
 from overlay.membership.scamp.balance import Balance
 from overlay.membership.scamp.community import ScampState
 from overlay.membership.scamp.messages import (
@@ -190,6 +190,11 @@ class ScampMembership(Member):
 
     # What a member does for others.
 
+    def _react(self, reaction: Reaction, sender: Contact, message: object) -> None:
+        super()._react(reaction, sender, message)
+        if self._improvement is not None and self._is_running:
+            self._improvement.heard(sender)
+
     def _on_subscribe(self, sender: Contact, message: ScampSubscribe) -> None:
         if message.subscription.subscriber.id != sender.id:
             self._dropped.add("unsound_subscription")
@@ -211,7 +216,6 @@ class ScampMembership(Member):
         if contact.subscriber.id != sender.id or not 0 < message.lease <= MOST_LEASE_SECONDS:
             self._dropped.add("unsound_subscription")
         elif self._community.is_sound(contact):
-            self._community.lost.pop(sender.id, None)
             self._joining.welcome(message)
 
     def _on_heartbeat(self, sender: Contact, message: Heartbeat) -> None:

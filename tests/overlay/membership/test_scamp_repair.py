@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
 from overlay.contact import Contact
 from overlay.membership.config import ScampConfig
+from overlay.membership.scamp.messages import ScampSubscribe
 from overlay.virtual.stage import StageConfig
 from tests.overlay.membership.community import (
     ScampCommunity,
@@ -20,8 +22,10 @@ from tests.overlay.membership.community import (
 )
 
 
-def community_of(count: int, seed: int, network: StageConfig | None = None) -> ScampCommunity:
-    community = ScampCommunity(seed, network=network)
+def community_of(
+    count: int, seed: int, network: StageConfig | None = None, config: ScampConfig | None = None
+) -> ScampCommunity:
+    community = ScampCommunity(seed, config, network=network)
     community.grow(count, interval=0.1)
     community.stage.run_for(60)
     return community
@@ -170,6 +174,39 @@ def test_the_halves_of_a_partition_hold_each_other_again_within_seconds(seed: in
     ]
     assert sum(held) >= 30
     assert is_strongly_connected(community.graph)
+
+
+def test_the_crashed_are_visited_about_once_a_second_by_all_together() -> None:
+    """However many members there are, and however many of them have crashed."""
+    community = community_of(90, seed=32)
+    for contact in list(community.members)[:30]:
+        community.crash(contact)
+    community.stage.run_for(60)
+    visits = watched(community, lambda message: not message.indirect)
+    community.stage.run_for(60)
+    assert 20 <= len(visits) <= 150
+
+
+def test_a_renewal_is_enough_where_few_members_are_to_hold_each_other() -> None:
+    """A member that has renewed its subscription does not subscribe again at its next heartbeat."""
+    community = community_of(60, seed=33, config=ScampConfig(c=0, margin=0))
+    renewals = watched(community, lambda message: message.indirect)
+    community.stage.run_for(480)
+    assert 60 <= len(renewals) <= 130
+
+
+def watched(
+    community: ScampCommunity, chosen: Callable[[ScampSubscribe], bool]
+) -> list[ScampSubscribe]:
+    """The chosen ones of the subscriptions that are asked for from now on."""
+    sent: list[ScampSubscribe] = []
+
+    def watch(time: float, sender: Contact, to: Contact, message: object) -> None:
+        if isinstance(message, ScampSubscribe) and chosen(message):
+            sent.append(message)
+
+    community.stage.observe(watch)
+    return sent
 
 
 def test_a_healed_partition_becomes_one_community_again() -> None:
