@@ -182,6 +182,7 @@ class DurableSubscription:
                 f"{self.name!r} is subscribed to {found.topic} on this node already"
             )
         self._registered = asyncio.get_running_loop().create_future()
+        self._drop_all()  # what came live while an archive was sought would come from there again
         self._core = self._make_core(found.topic)
         self._client.add_subscriber(self._core)
         try:
@@ -275,7 +276,6 @@ class DurableSubscription:
             await self._close()
             raise
         self._client.remove_subscriber(core)
-        self._drop_all()
         self._since, self._resume = since, ()
         try:
             await self._register(budget)

@@ -318,8 +318,8 @@ class EntityDissemination:
     is_waiting: bool = field(init=False, default=False)
     """The next event above `done` is for it: there is nothing to pass over."""
     serving: Serving | None = field(init=False, default=None)
-    shared_to: int = field(init=False, default=0)
-    """Those who shared the name here may have been given events up to this number, in any order."""
+    given_to: int = field(init=False, default=0)
+    """Those who take events in any order may have been given events up to this number here."""
     kept_to: int = field(init=False, default=0)
     """The same, if they were here before this archive was started."""
     dropping: int = field(init=False, default=0)
@@ -357,14 +357,14 @@ class EntityDissemination:
     def serve(self, *, ordered: bool, shared: bool, highest: int, began: float) -> Serving:
         """Begin to serve the name, to subscribers that have nothing of an earlier life."""
         self.end_serving()
-        doubtful_to = max(self.sync, self.shared_to, self.kept_to if shared else 0)
+        doubtful_to = max(self.sync, self.given_to, 0 if ordered else self.kept_to)
         self.serving = Serving(ordered, shared, self.done, highest, doubtful_to, began)
         return self.serving
 
     def end_serving(self) -> None:
         """Nobody is here any more. What they have acknowledged is forgotten beyond the sync point."""
-        if self.serving is not None and self.serving.is_shared:
-            self.shared_to = max(self.shared_to, self.serving.cursor)
+        if self.serving is not None and not self.serving.ordered:
+            self.given_to = max(self.given_to, self.serving.cursor)
         self.serving = None
 
     def cover(self, marks: Iterable[tuple[bytes, int]]) -> None:

@@ -50,16 +50,19 @@ def test_an_event_that_is_given_back_comes_again_after_a_while_and_others_meanwh
     play(main)
 
 
-def test_an_event_given_back_comes_to_the_next_subscription_with_those_behind_it() -> None:
+@pytest.mark.parametrize("delivery", KINDS)
+def test_an_event_given_back_comes_to_the_next_subscription_with_those_behind_it(
+    delivery: Literal["ordered", "optimistic"],
+) -> None:
     async def main(world: World) -> None:
         await world.archive("/soccer")
         node, reader = await world.node(), await world.node()
-        async with reader.subscribe("/soccer", durable="scores") as events:
+        async with reader.subscribe("/soccer", durable="scores", delivery=delivery) as events:
             await publish(node, 1, 2, 3)
             await anext(events)
             (await anext(events)).nak(delay=1000)
             (await anext(events)).ack()
-        async with reader.subscribe("/soccer", durable="scores") as events:
+        async with reader.subscribe("/soccer", durable="scores", delivery=delivery) as events:
             assert await numbers(events, 2) == [(2, True), (3, True)]
 
     play(main)
@@ -113,6 +116,27 @@ def test_a_name_is_sent_back_and_forward() -> None:
     async def reseek(events: DurableSubscription) -> list[int]:
         await events.seek("beginning")
         return [event.archived for event in await take(events, 6)]
+
+    play(main)
+
+
+def test_what_comes_live_while_a_name_is_sent_back_comes_once() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node, reader = await world.node(), await world.node()
+        async with reader.subscribe("/soccer", durable="scores", delivery="optimistic") as events:
+            await publish(node, 0)
+            assert await numbers(events, 1) == [(0, False)]
+            seeking = asyncio.create_task(events.seek("beginning"))
+            published = 1
+            while not seeking.done():
+                await publish(node, published)
+                published += 1
+            assert published > 5
+            seen: list[int] = []
+            while more := await events.fetch(1000, within=5):
+                seen += [event.data for event in more]
+            assert sorted(seen) == [*range(published)]
 
     play(main)
 
