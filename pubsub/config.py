@@ -25,7 +25,7 @@ from overlay.membership.config import MembershipConfig
 from overlay.membership.modes import MODES, ModeName
 from overlay.session import SessionConfig, check_keys
 from overlay.topic_name import check_topic_name
-from overlay.transport.config import SocketConfig
+from overlay.transport.config import SocketConfig, check_datagram_size
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
 from pubsub.data import DATA_LIMIT
@@ -275,6 +275,7 @@ class NodeConfig:
             raise ConfigurationError(
                 f"block_size must be within 1 and {DATA_LIMIT} bytes, not {self.block_size}"
             )
+        check_datagram_size(self.datagram_bytes)
         if not self.join_timeout > 0:
             raise ConfigurationError(
                 f"join_timeout must be more than 0 seconds, not {self.join_timeout}"

@@ -357,8 +357,7 @@ class Node:
 
     def collection(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
         """The topic as a collection (see `pubsub.collections`), open inside `async with`."""
-        if not self.is_running:
-            raise ClosedError("the node is not running: use it inside `async with`")
+        self._attached()
         return self._start_collections().make(kind, topic, **options)
 
     def _start_collections(self) -> NodeCollections:
@@ -623,5 +622,9 @@ class Node:
 
     def _attached(self) -> Attachment:
         if self._attachment is None:
-            raise ClosedError("the node is not running: use it inside `async with`")
+            raise ClosedError(
+                "the node is not running: use it inside `async with`"
+                if self._finish is None
+                else "the node was closed"
+            )
         return self._attachment

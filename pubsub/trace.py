@@ -70,6 +70,10 @@ class Trace:
         self._node = ""
         self._rows: list[tuple[Any, ...]] = []
         self.in_parts = STAR in self.path.name
+        if not self.path.name.endswith((".jsonl", ".jsonl.gz", ".parquet")):
+            raise TraceError(
+                f"a trace is a file .jsonl, .jsonl.gz or .parquet, not {self.path.name}"
+            )
         try:
             self._sink: _Sink = _Parts(self.path, clock) if self.in_parts else _sink(self.path)
         except OSError as error:

@@ -77,10 +77,7 @@ class EndpointConfig:
                 "by which of them others reach it"
             )
         self._check_advertised(self.advertised_address)
-        if not SMALLEST_DATAGRAM <= self.datagram_size <= MAX_DATAGRAM:
-            raise UsageError(
-                f"datagram_size={self.datagram_size} is not within {SMALLEST_DATAGRAM}..{MAX_DATAGRAM}"
-            )
+        check_datagram_size(self.datagram_size)
         if self.socket.outgoing_limit < 2 * self.datagram_size:
             limit = self.socket.outgoing_limit
             raise UsageError(f"outgoing_limit={limit} is less than two datagrams")
@@ -103,3 +100,8 @@ class EndpointConfig:
     @property
     def advertised_address(self) -> Address | None:
         return None if self.advertise is None else Address.of(self.advertise)
+
+
+def check_datagram_size(size: int) -> None:
+    if not SMALLEST_DATAGRAM <= size <= MAX_DATAGRAM:
+        raise UsageError(f"datagram_size={size} is not within {SMALLEST_DATAGRAM}..{MAX_DATAGRAM}")

@@ -148,4 +148,7 @@ def _time(text: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise RightError(f"{text!r} is not a date: write it as in 2030-12-31") from None
-    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+    until = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if until <= time.time():
+        raise RightError(f"{text} is over: name a date to come")
+    return int(until)

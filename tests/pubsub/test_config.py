@@ -85,6 +85,7 @@ def test_a_setting_of_a_wrong_type_in_a_file_is_named(text: str, words: str) -> 
         ({"signatures": "no"}, "signatures must be true or false"),
         ({"dht": {"k": 3}}, "dht must be a DhtConfig, not"),
         ({"boot": []}, r"there is no setting 'boot'; did you mean 'bootstrap'\?"),
+        ({"datagram_size": 10}, r"datagram_size=10 is not within 512\.\."),
         ({"trace": 5}, "trace must be the path of a file, not 5"),
         ({"keys": bytes(32)}, "keys must be a list of network keys, 32 bytes each, not bytes"),
         ({"keys": ["secret"]}, "a network key is 32 bytes"),

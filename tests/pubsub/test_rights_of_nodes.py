@@ -198,7 +198,10 @@ def test_rights_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     keys = [run("key", "--identity", path) for path in (authority, alice)]
     allow = ["--allow", "publish,subscribe", "--on", "/soccer/**"]
     until = ["--until", "2100-01-01", "--passes", "1"]
-    right = run("new", "--identity", authority, "--holder", keys[1], *allow, *until)
+    new = ["new", "--identity", authority, "--holder", keys[1], *allow]
+    assert camcast(["right", *new, "--until", "2020-01-01"]) == 1
+    assert "2020-01-01 is over" in capsys.readouterr().err
+    right = run(*new, *until)
     part = run(
         "delegate", right, "--identity", alice, "--holder", BOB.public_key.hex(),
         "--allow", "publish", "--on", "/soccer/italy",

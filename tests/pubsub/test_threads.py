@@ -64,6 +64,8 @@ def test_a_thread_that_waits_for_events_ends_with_the_node() -> None:
         assert reading.result(timeout=20) == []
     with pytest.raises(ClosedError):
         network.publish("/quiet", 1)
+    with pytest.raises(ClosedError, match="the node was closed"):
+        print(network.address)
     assert not [one for one in threading.enumerate() if one.name == "camcast"]
 
 

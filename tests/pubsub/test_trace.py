@@ -69,6 +69,13 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
         Trace(tmp_path / "missing" / "t.jsonl", lambda: 0.0)
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t-*.csv", "t.json.gz", "trace"])
+def test_a_trace_of_another_kind_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TraceError, match=r"is a file \.jsonl, \.jsonl\.gz or \.parquet, not"):
+        Trace(tmp_path / name, lambda: 0.0)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "parquet"])
 def test_parts_appear_when_they_are_whole_and_have_every_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
