@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
@@ -77,6 +77,8 @@ class Node:
         self._outlets: dict[AnyTopic, Outlet] = {}
         self._attachment: Attachment | None = None
         self._finish: Finish | None = None
+        self.closes_first: dict[Callable[[], Awaitable[None]], None] = {}
+        """What else runs on this node, and has to be closed before the node is."""
         self._trace: Trace | None = None
         self.telemetry: Telemetry | None = None
         """What makes spans of OpenTelemetry, with the setting `telemetry`."""
@@ -243,6 +245,8 @@ class Node:
                 ending.callback(self._durability.close)
             if self._collections is not None:
                 ending.push_async_callback(self._collections.close)
+            for close in self.closes_first:
+                ending.push_async_callback(close)
 
     def flush_trace(self) -> None:
         """Write what has happened so far to the trace's file; nothing where none is written."""

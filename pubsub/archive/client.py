@@ -12,7 +12,7 @@ from functools import partial
 
 from overlay.contact import Contact, PeerId
 from overlay.context import OneTimer
-from overlay.errors import ClosedError
+from overlay.futures import Futures
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
 from pubsub.archive import rules
@@ -69,7 +69,7 @@ class DurableClient:
         """The archive that each was given last."""
         self._publishers: dict[str, DurablePublisher] = {}
         self._subscribers: dict[tuple[str, str], DurableSubscriber] = {}
-        self._closed = False
+        self._sought = Futures("the node was closed while an archive was sought")
         runtime.on(Offer, self._receive_offer)
         runtime.on(Negotiation, self._receive_negotiation)
         runtime.on(AckResponse, self._receive_response)
@@ -77,7 +77,7 @@ class DurableClient:
 
     def close(self) -> None:
         """Nothing of durable delivery runs any more; what was not safe is forgotten."""
-        self._closed = True
+        self._sought.close()
         for kind in (Offer, Negotiation, AckResponse, Notice):
             self.runtime.off(kind)
         for finder in self._finders:
@@ -127,20 +127,20 @@ class DurableClient:
     ) -> FoundArchive:
         """An archive of the topic or its nearest managed super-topic; `NoArchiveFound` when that takes too
         long."""
-        result: asyncio.Future[FoundArchive] = asyncio.get_running_loop().create_future()
+        finder: Finder | None = None
 
-        def found(one: FoundArchive) -> None:
-            if not result.done():
-                result.set_result(one)
+        def ask(found: Callable[[FoundArchive], None]) -> None:
+            nonlocal finder
+            finder = self.search(managed_topics(topic), publisher, found, lowest=lowest)
 
-        finder = self.search(managed_topics(topic), publisher, found, lowest=lowest)
         try:
             async with asyncio.timeout(budget.left):
-                return await result
+                return await self._sought.answer(ask)
         except TimeoutError:
             raise none_found(topic, budget) from None
         finally:
-            self.stop(finder)
+            if finder is not None:
+                self.stop(finder)
 
     async def managers(self, topic: Topic) -> tuple[str, tuple[Contact, ...]]:
         """The nearest topic of which an archive manages this one, and its archives; none when the directory
@@ -165,7 +165,7 @@ class DurableClient:
 
         def named(contacts: tuple[Contact, ...]) -> None:
             nonlocal searching
-            if contacts and not searching and not self._closed:
+            if contacts and not searching and not self._sought.is_closed:
                 searching = True
                 finder = self.search(nearer, publisher, found)
                 context = self.runtime.context("channel")
@@ -187,7 +187,7 @@ class DurableClient:
     # Publishers and subscribers, by managed topic.
 
     def add_publisher(self, publisher: DurablePublisher) -> None:
-        self._check_open()
+        self._sought.check_open()
         self._publishers[publisher.topic] = publisher
 
     def use(self, core: DurablePublisher | DurableSubscriber, found: FoundArchive) -> None:
@@ -218,7 +218,7 @@ class DurableClient:
             self.stop(finder)
 
     def add_subscriber(self, subscriber: DurableSubscriber) -> None:
-        self._check_open()
+        self._sought.check_open()
         asked = subscriber.subscribing
         self._subscribers[asked.topic, asked.entity] = subscriber
 
@@ -232,10 +232,6 @@ class DurableClient:
 
     def has_subscriber(self, topic: str, entity: str) -> bool:
         return (topic, entity) in self._subscribers
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the node was closed while an archive was sought")
 
     def _receive_negotiation(self, sender: Contact, negotiation: Negotiation) -> None:
         publisher = self._publishers.get(negotiation.topic)

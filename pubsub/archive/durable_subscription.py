@@ -228,6 +228,8 @@ class DurableSubscription:
             ) from None
         if self._displacement is not None:
             raise self._displacement
+        if self._ended:
+            raise ClosedError(f"the node was closed before an archive had answered {self.name!r}")
         if refused:
             raise ArchiveError(f"the archive did not register {self.name!r}: {refused}")
 
@@ -364,6 +366,8 @@ class DurableSubscription:
         if self._watch is not None:
             self._watch.stop()
         self._queue.clear()
+        if self._registered is not None and not self._registered.done():
+            self._registered.set_result("")
         self._wake()
 
     @property

@@ -223,6 +223,7 @@ class LightClient:
             raise UsageError(f"a {type(self).__name__} is entered once; make another one")
         if self._node is not None:
             attachment = self._node.attachment
+            self._node.closes_first[self.close] = None
             self.validation = self._node.validation
             self._runtime = attachment.runtime
             self._finder = find_in(attachment.directory, self.group)
@@ -256,6 +257,8 @@ class LightClient:
     async def close(self) -> None:
         """Stop everything; more than once is fine."""
         self._closed = True
+        if self._node is not None:
+            self._node.closes_first.pop(self.close, None)
         self._news.tell()
         for publishing in self._publishing.values():
             publishing.stop()
@@ -281,7 +284,9 @@ class LightClient:
         return self._open().contact
 
     def _open(self) -> Runtime:
-        if self._runtime is None or self._closed:
+        if self._closed:
+            raise ClosedError(f"the {type(self).__name__} was closed")
+        if self._runtime is None:
             raise ClosedError(f"use a {type(self).__name__} inside `async with`")
         self._tasks.check()
         return self._runtime

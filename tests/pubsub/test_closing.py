@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from overlay.errors import CamcastError
+from overlay.errors import CamcastError, ClosedError
 from overlay.overlay import Overlay
 from overlay.virtual import Network
 from overlay.virtual.disk import VirtualDisk
 from pubsub import Archive, Group, Node
 from pubsub.archive.errors import ArchiveError
 from pubsub.archive.store.append_files import AppendFileStore
-from pubsub.distributors import Distributor
+from pubsub.distributors import Distributor, Publisher, Subscriber
 
 HERE = "127.0.0.2:4000"
 
@@ -60,6 +60,71 @@ def test_a_close_that_is_cancelled_leaves_no_task_and_no_socket(kind: str, turns
 
     net.run(main(), limit=600)
     assert not left
+
+
+async def _follow(node: Node) -> None:
+    async with node.subscribe("/nobody", durable="name") as events:
+        await anext(events)
+
+
+async def _listen(node: Node) -> None:
+    async with Subscriber(node=node) as client, client.subscribe("s") as messages:
+        await anext(messages)
+
+
+async def _tell(node: Node) -> None:
+    async with Publisher(node=node) as client:
+        await client.publish("s", 1)
+
+
+WAITING: dict[str, Callable[[Node], Any]] = {
+    "durable publish": lambda node: node.publish("/nobody", 1, durable=True),
+    "durable subscribe": _follow,
+    "light subscribe": _listen,
+    "light publish": _tell,
+    "request": lambda node: node.request("/nobody", 1, timeout=30),
+}
+
+
+@pytest.mark.parametrize("what", WAITING)
+def test_who_waits_for_somebody_when_the_node_is_closed_is_told_at_once(what: str) -> None:
+    async def main() -> None:
+        async with Node(listen=HERE) as node:
+            waiting = asyncio.create_task(WAITING[what](node))
+            await asyncio.sleep(2)
+            closing = asyncio.create_task(node.close())
+            with pytest.raises(ClosedError, match="closed"):
+                await asyncio.wait_for(waiting, 5)
+            await closing
+
+    Network(seed=1).run(main(), limit=600)
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_a_light_subscription_ends_with_the_node_that_it_is_on(is_leaving: bool) -> None:
+    net = Network(seed=1)
+
+    async def main() -> None:
+        node = Node(listen="127.0.0.3:4000", bootstrap=[HERE])
+        net.spawn("127.0.0.2", distributor())
+        await asyncio.sleep(3)
+        async with node, Subscriber(node=node) as client:
+            messages = client.subscribe("s")
+            await messages.__aenter__()
+            if is_leaving:  # and nobody answers
+                net.crash("127.0.0.2")
+                waiting: asyncio.Task[Any] = asyncio.create_task(messages.close())
+            else:
+                waiting = asyncio.create_task(anext(messages, None))
+            await asyncio.sleep(0.1)
+            await node.close()
+            assert not await asyncio.wait_for(waiting, 1)
+
+    async def distributor() -> None:
+        async with Distributor(["s"], listen=HERE):
+            await asyncio.sleep(1e6)
+
+    net.run(main(), limit=600)
 
 
 @pytest.mark.parametrize(

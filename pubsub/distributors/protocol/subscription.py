@@ -351,6 +351,8 @@ class SubscriptionCore:
         self._order.close()
         for timer in (self._ack_timer, self._missing_timer, self._unsubscribe_timer):
             timer.close()
+        if self._unsubscribing is not None:
+            self._unsubscribed(False)
 
     @property
     def have(self) -> dict[bytes, int]:
