@@ -267,8 +267,14 @@ class Subscription:
             return event
         while not self._queue:
             await self._next_arrival()
-        self._begin_next()
-        event = next(self._current)
+        batch = self._queue[0]
+        if len(batch.data) == 1:  # as below, and quicker: nothing is left of it
+            del self._queue[0]
+            self._queued -= 1
+            event = Event(batch.origin, batch.data[0], batch.first)
+        else:
+            self._begin_next()
+            event = next(self._current)
         if self._is_full:
             self._look_at_space()
         return event

@@ -130,14 +130,17 @@ class SegmentRun:
         run.resent = True
         return run
 
+    def packet(self, mine: int, theirs: int, upto: int) -> Parts:
+        """The one packet of a bundle."""
+        return (_bundle_head(_BUNDLE, mine, theirs, upto & LOW, self.first & LOW), *self.parts)
+
     def packets(self, mine: int, theirs: int, upto: int) -> list[Parts]:
         """The packets between two sessions, with the acknowledgement of this end."""
         upto &= LOW
         if self.withdrawn:
             return self._rest_packets(mine, theirs, upto)
         if self.messages:
-            head = _bundle_head(_BUNDLE, mine, theirs, upto, self.first & LOW)
-            return [(head, *self.parts)]
+            return [self.packet(mine, theirs, upto)]
         kind, pack = int(PacketType.FRAGMENT), FRAGMENT.pack
         payload = memoryview(self.parts[0])
         length, part, place = len(payload), self.full - PART_HEAD_BYTES, self.place
@@ -208,6 +211,26 @@ class SendBuffer:
             self._until[self._accepted] = until
         self._accepted += 1
         return True
+
+    def add_alone(
+        self, message: bytes, on_ack: OnAck | None, until: Until | None
+    ) -> SegmentRun | None:
+        """As `add`, for a message that leaves now in a bundle of its own, where nothing else waits. None, and
+        nothing kept, where it does not fit."""
+        size = len(message)
+        used = self.used + size + MESSAGE_OVERHEAD
+        if size > self._whole or used > self._limit:
+            return None
+        self.used = used
+        number = self._accepted
+        self._accepted = number + 1
+        if on_ack is not None:
+            self._callbacks[number] = on_ack
+        if until is not None:
+            self._until[number] = until
+        parts: Parts = (_one_message(1, size), message)
+        charge = size + MESSAGE_OVERHEAD
+        return SegmentRun(parts, number, 1, charge, size + BUNDLE_HEAD_BYTES + LENGTH_BYTES)
 
     @property
     def was_used(self) -> bool:

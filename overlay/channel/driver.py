@@ -107,7 +107,7 @@ class Channel:
         """Buffer a message, or say False when the send buffer is full.
 
         It leaves at the end of this turn of the loop, with what else the turn has for the peer; `at_once`: it
-        leaves now, as far as it may.
+        leaves now, unless something else waits or is to be said.
 
         When the time `until.at` has come, on the loop's clock, the message is neither sent nor sent
         again: it is counted (`channel_messages_expired`), and lost unless it has arrived.
@@ -115,15 +115,15 @@ class Channel:
         `on_ack` is called exactly once if the message is taken, with whether the peer has it (see `OnAck`).
         Raises `MessageTooLarge` over `max_message`, `TooManyChannels`, and `ClosedError`.
         """
-        core = self.core or self._channels.open(self)
-        if not core.write(message, on_ack, until):
+        channels = self._channels
+        core = self.core or channels.open(self)
+        is_sent = at_once and channels.send_now(self, core, message, on_ack, until)
+        if not is_sent and not core.write(message, on_ack, until):
             self.was_full = True
             return False
         if core.transmitter.buffer.used > self._writable_below:
             self.was_full = True
-        channels = self._channels
-        if at_once:
-            channels.send_now(self, core)
+        if is_sent:
             return True
         # As `Channels.touch` does, without a call: this is done for every message.
         channels.touched[self] = None
@@ -335,21 +335,27 @@ class Channels:
         if not self.turn.is_due:
             self.turn.schedule()
 
-    def send_now(self, channel: Channel, core: ChannelCore) -> None:
-        """Send what a channel has, without what this turn may bring yet; reports wait for the turn's end."""
+    def send_now(
+        self,
+        channel: Channel,
+        core: ChannelCore,
+        message: bytes,
+        on_ack: OnAck | None,
+        until: Until | None,
+    ) -> bool:
+        """Send a message, and not what this turn may bring yet; False, and nothing done, if it must wait."""
+        if core.contact is not channel.contact:
+            return False
         now = self.turn.now()
-        self._send_packets(channel, now, self._endpoint.send_at_once)
-        patience, buffer = core.patience, core.transmitter.buffer
+        packet = core.packet_alone(message, on_ack, until, now)
+        if packet is None:
+            return False
+        self._endpoint.send_at_once(channel.contact, _CHANNEL, (packet,))
+        patience, timer_at = core.patience, channel.timer_at
         retry_at = patience.retry_at
-        if (
-            retry_at is None
-            or retry_at < channel.timer_at
-            or patience.unanswered_since == now
-            or channel.was_full
-            or core.events
-            or buffer.expired
-        ):  # else nothing can have become due earlier than before, and nothing is to be reported
-            self.touch(channel)
+        if retry_at is None or retry_at < timer_at or now + self.config.close_after < timer_at:
+            self.touch(channel)  # else nothing can have become due earlier than before
+        return True
 
     # What the network does.
 

@@ -7,7 +7,7 @@ What waits to be sent is in `overlay.channel.buffer`.
 
 from __future__ import annotations
 
-from overlay.channel.buffer import SegmentRun, SendBuffer
+from overlay.channel.buffer import OnAck, SegmentRun, SendBuffer, Until
 from overlay.channel.config import MAX_FLIGHT, ChannelConfig
 from overlay.channel.packet import ChannelRefused, segment_room
 from overlay.channel.recovery import CongestionWindow, RoundTrip
@@ -226,6 +226,29 @@ class Transmitter:
             before = flight.size
             flight.launch(run, now)
             self._sent += flight.size - before
+        return run
+
+    def send_alone(
+        self, message: bytes, on_ack: OnAck | None, until: Until | None, now: float
+    ) -> SegmentRun | None:
+        """Take a message and count it as sent; None, and nothing taken, if it or anything else must wait."""
+        buffer, flight, room = self.buffer, self.flight, self.room
+        if (
+            buffer.waiting
+            or flight.lost
+            or buffer.cutting
+            or flight.size >= self.window.size
+            or self._sent + room > self.limit
+            or flight.next_number - flight.oldest >= MAX_FLIGHT
+            or (until is not None and until.at <= now)
+        ):
+            return None
+        run = buffer.add_alone(message, on_ack, until)
+        if run is not None:
+            if not flight.size:
+                self._progress_at = now
+            flight.launch(run, now)
+            self._sent += run.last_size
         return run
 
     def acknowledge(self, upto: int, selective: int, now: float) -> bool:

@@ -39,6 +39,7 @@ from overlay.transport.address import block_of, socket_address
 from overlay.transport.config import EndpointConfig
 from overlay.transport.frame import (
     FRAME_HEAD_BYTES,
+    UNNAMED_PACKETS,
     Buffer,
     Destination,
     Dropped,
@@ -51,7 +52,6 @@ from overlay.transport.frame import (
     frame_head,
     split_frames,
     split_train,
-    tells_sender,
 )
 from overlay.transport.guard import QUESTION, RUBBISH, FloodGuard, Friend, Refusal
 from overlay.transport.udp import open_udp
@@ -322,7 +322,7 @@ class Endpoint:
             if wrap is not None and destination is not None:
                 body = bodies[0]
                 frames = (frame_head(kind, sum(map(len, body))), *body)
-                data = wrap(frames, tells_sender(kind, body))
+                data = wrap(frames, kind is _CHANNEL and body[0][0] in UNNAMED_PACKETS)
                 self._sends_left -= 1
                 transport.send(data, destination)
                 self._datagrams_out.value += 1
@@ -532,3 +532,4 @@ class Endpoint:
 
 
 _KINDS = {int(kind): kind.name for kind in FrameKind}
+_CHANNEL = FrameKind.CHANNEL

@@ -33,7 +33,7 @@ from pubsub.camcast.messages import (
     NewProcessesAnswer,
     Prune,
 )
-from pubsub.camcast.observer import EventDrops, Observer, Route, Routes
+from pubsub.camcast.observer import EventDrops, Observer, Routes
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.upward import Upward
 from pubsub.event import (
@@ -489,7 +489,7 @@ class Community:
             self._hand_up(arrival)
         self.events += block.count
         self.latest.add(block, now)
-        self.routes.add(Route(block.source, block.first, sender, arrival.hops, now))
+        self.routes.add(block.source, block.first, sender, arrival.hops, now)
         return members, upward
 
     def _start_search(self) -> None:

@@ -4,6 +4,7 @@ some events came."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, starmap
 from typing import NamedTuple, Protocol
 
 from overlay.contact import Contact, PeerId
@@ -13,8 +14,8 @@ from pubsub.event import event_ids
 ONE = (range(1),)
 """One event, of which the number is not known."""
 
-STEPS = tuple(16**power for power in range(6))
-"""Of the numbers of blocks whose routes are kept."""
+STEPS = tuple(16**power for power in range(1, 6))
+"""Of the numbers of blocks whose routes are kept, besides the last ones."""
 
 KEPT = 4
 """Blocks that are kept of each step."""
@@ -79,22 +80,31 @@ class Routes:
     divided by 16, by 256 and so on. So at any rate of events there are some that every member still knows
     when it is asked within the next few seconds (`pubsub.reports`)."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_latest")
 
     def __init__(self) -> None:
+        self._latest: list[tuple[bytes, int, Contact | None, int, float]] = []
+        """The last ones, of which routes are made when they are asked for."""
         self._kept: list[list[Route]] = []
         """By step."""
 
-    def add(self, route: Route) -> None:
+    def add(self, source: bytes, first: int, sender: Contact | None, hops: int, at: float) -> None:
+        """Keep how a block came: the fields of its `Route`."""
+        latest = self._latest
+        latest.append((source, first, sender, hops, at))
+        if len(latest) > KEPT:
+            del latest[0]
+        if first % STEPS[0]:
+            return
         for place, step in enumerate(STEPS):
-            if route.first % step:
+            if first % step:
                 break
             if place == len(self._kept):
                 self._kept.append([])
             kept = self._kept[place]
-            kept.append(route)
+            kept.append(Route(source, first, sender, hops, at))
             if len(kept) > KEPT:
                 del kept[0]
 
     def all(self) -> set[Route]:
-        return {route for kept in self._kept for route in kept}
+        return {*starmap(Route, self._latest), *chain.from_iterable(self._kept)}

@@ -8,10 +8,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from overlay.channel.buffer import OnAck, Until
 from overlay.channel.config import ChannelConfig
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import ChannelEvent
-from overlay.channel.packet import ChannelRefused
+from overlay.channel.packet import ChannelRefused, Parts
 from overlay.channel.table import ChannelTable
 from overlay.contact import Contact, PeerId
 
@@ -60,9 +61,22 @@ class Node:
             self.outcomes[message] = arrived
 
         core = self.table.to(to.contact, self.wire.now)
-        accepted = core.write(message, settle)
+        return self.hand_over(core, message, settle, None)
+
+    def hand_over(
+        self, core: ChannelCore, message: bytes, on_ack: OnAck, until: Until | None
+    ) -> bool:
+        """Have a message sent: every other one alone, as far as that is possible, or all or none."""
+        alone = self.wire.sends_alone
+        if sum(message) % 2 if alone is None else alone:
+            packet = core.packet_alone(message, on_ack, until, self.wire.now)
+            if packet is not None:
+                self.send(core, packet)
+                self.wire.wake(self, core)
+                return True
+        is_taken = core.write(message, on_ack, until)
         self.flush(core)
-        return accepted
+        return is_taken
 
     def pause(self) -> None:
         self.table.paused = True
@@ -104,9 +118,8 @@ class Node:
 
     def flush(self, core: ChannelCore) -> None:
         now = self.wire.now
-        for packet in map(b"".join, core.packets(now)):
-            assert len(packet) <= self.wire.max_body
-            self.wire.carry(self, core.contact, packet)
+        for packet in core.packets(now):
+            self.send(core, packet)
         self.events += core.events
         core.events.clear()
         outcomes = core.transmitter.buffer.outcomes
@@ -118,6 +131,11 @@ class Node:
             self.table.remove(core)
         else:
             self.wire.wake(self, core)
+
+    def send(self, core: ChannelCore, parts: Parts) -> None:
+        packet = b"".join(parts)
+        assert len(packet) <= self.wire.max_body
+        self.wire.carry(self, core.contact, packet)
 
     def check_memory(self, core: ChannelCore) -> None:
         config = self.wire.config
@@ -145,6 +163,8 @@ class Wire:
         self.now = 0.0
         self.cut: set[tuple[int, int]] = set()
         self.carried = 0
+        self.sends_alone: bool | None = None
+        """Whether nodes send each message alone if possible; None: every other one."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._wakes: dict[int, float] = {}

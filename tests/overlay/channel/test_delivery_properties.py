@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.overlay.channel.faulty_wire import Faults
+from overlay.channel.buffer import Until
+from overlay.contact import Contact
+from tests.overlay.channel.faulty_wire import Faults, Node, Wire
 from tests.overlay.channel.scenario import (
     Action,
     Crash,
@@ -99,3 +104,51 @@ def test_many_seeds(block: int, crash: bool) -> None:
         run = Run(random_scenario(seed, crash), seed)
         assert run.violations() == [], f"seed {seed}"
         assert run.leftovers() == [], f"seed {seed}"
+
+
+class Letters:
+    """Small messages both ways, many at a time, some of which come too late; one of the two takes none for a
+    while, and then it cannot be reached."""
+
+    def __init__(self, seed: int, alone: bool) -> None:
+        rng = random.Random(seed)
+        wire = self.wire = Wire(seed, Faults(rng.choice((0.0, 0.1)), 0.1, (0.01, 0.03)))
+        wire.sends_alone = alone
+        self.sent: list[tuple[float, Contact, bytes]] = []
+        carry = wire.carry
+
+        def carried(source: Node, to: Contact, packet: bytes) -> None:
+            self.sent.append((wire.now, to, packet))
+            carry(source, to, packet)
+
+        wire.carry = carried  # type: ignore[method-assign]
+        for number in range(1_600):
+            lifetime = rng.choice((-1.0, 0.1, 5.0, 50.0))
+            message = b"%d " % number + bytes(rng.randrange(100, 280))
+            ends = (wire.nodes[0], wire.nodes[1])
+            if rng.random() < 0.3:
+                ends = ends[::-1]
+            wire.at(rng.uniform(0, 14), partial(self.write, *ends, message, lifetime))
+        wire.at(1, wire.nodes[1].pause)
+        wire.at(rng.uniform(7, 9), wire.nodes[1].resume)
+        wire.at(9, partial(wire.cut.add, (0, 1)))
+        wire.at(16, wire.cut.clear)
+        wire.run(60)
+
+    def write(self, source: Node, target: Node, message: bytes, lifetime: float) -> None:
+        now = self.wire.now
+        core = source.table.to(target.contact, now)
+        source.hand_over(
+            core, message, partial(source.outcomes.__setitem__, message), Until(now + lifetime)
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_message_that_is_sent_alone_leaves_in_the_same_bytes_and_is_timed_alike(
+    seed: int,
+) -> None:
+    alone, together = Letters(seed, True), Letters(seed, False)
+    assert alone.sent == together.sent
+    for one, other in zip(alone.wire.nodes, together.wire.nodes, strict=True):
+        assert one.delivered == other.delivered
+        assert one.outcomes == other.outcomes

@@ -59,9 +59,8 @@ class Letters:
             assert message not in sender.outcomes, "the callback was called twice"
             sender.outcomes[message] = arrived
 
-        if core.write(message, settle, ask):
+        if sender.hand_over(core, message, settle, ask):
             self.until[message] = until
-            sender.flush(core)
 
     def look(self) -> None:
         """Note when what was handed up came; called after every packet."""
