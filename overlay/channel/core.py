@@ -60,9 +60,10 @@ NO_SESSION = 0
 MOST_SILENT_RETRIES = 1
 """Times that segments are sent again to a peer that is not heard; then it is asked for a sign of life."""
 
-OPENINGS_SOON = 3
+ASKED_SOON = 3
 """An OPEN that is not answered is repeated this many times after half of `initial_rto`, and then after twice
-the time each: it is small, and where every tenth datagram is lost, every fifth exchange of two is."""
+the time each. So often a PING is repeated too before the wait grows further. They are small, and where every
+fifth datagram is lost, every third exchange of two is: six in a row would take 5 s, and are not rare."""
 
 LAST_CLOSES = 4
 """A CLOSE that nobody answers is repeated after twice the time, up to this part of `forget_after`."""
@@ -111,8 +112,10 @@ class ChannelCore:
         """This end's number, which only those know who were sent a packet of this channel."""
         self.asked_where: int | None = None
         """The number of the latest question to an address from which the peer seemed to send."""
+        self._probes = 0
         self._suitor = NO_SESSION
         """The session of a peer that asked to open, and may be long gone."""
+        self._suitors_limit = 0
         self._resets: dict[tuple[int, int], None] = {}
         """RESETs to be sent: the session that was addressed, and the sender's."""
         self._begin_session()
@@ -127,6 +130,9 @@ class ChannelCore:
         self._has_accepted = False
         self._silent_retries = 0
         """Times that something was sent again since the peer was last heard."""
+        self._probe_due = False
+        self._probed_at: float | None = None
+        """When the latest probe was sent, if it is not answered; its number is `_probes`."""
         self.patience.restart()
         self.transmitter.rtt.answered()
 
@@ -174,6 +180,21 @@ class ChannelCore:
         """A packet that asks whether the peer is where it is sent, or the answer to one."""
         return PLACE.pack(kind, self.session, self._peer, number)
 
+    def take_echo(self, number: int, now: float) -> None:
+        """The answer to a probe: unlike an acknowledgement of what was sent twice, it says to which packet
+        it is the answer, and so how long a round trip takes now."""
+        if number != self._probes or self._probed_at is None:
+            return
+        patience, rtt = self.patience, self.transmitter.rtt
+        rtt.sample(now - self._probed_at)
+        rtt.answered()
+        self._probed_at = None
+        self._silent_retries = 0
+        patience.heard(now)
+        self._answered()
+        if patience.retry_at is not None:
+            patience.retry_at = min(patience.retry_at, now + self._retry_after)
+
     def is_of(self, theirs: int, mine: int) -> bool:
         """Whether a packet with these sessions is of the one that both ends know."""
         return mine == self.session and theirs == self._peer != NO_SESSION
@@ -220,7 +241,8 @@ class ChannelCore:
         has_segment = kind > _PING
         has_bits = False
         if not has_segment:
-            transmitter.limit = max(whole(low, transmitter.limit), transmitter.limit)
+            if low != transmitter.limit & LOW:
+                self._learn_limit(low)
             has_bits = len(packet) > _PROGRESS_BYTES
         oldest = transmitter.flight.oldest
         if upto != oldest & LOW or has_bits:
@@ -272,14 +294,14 @@ class ChannelCore:
             raise ChannelRefused("malformed")
         _, theirs, mine, *limit = expected.unpack(packet)
         if kind == PacketType.OPEN:
-            self._receive_open(theirs)
+            self._receive_open(theirs, *limit)
         elif kind == PacketType.RESET:
             self._receive_reset(theirs, mine)
         else:
             if theirs != self._peer or mine != self.session:
                 self._meet(theirs, mine)
                 if kind != PacketType.CLOSE:
-                    self._sample_meeting(now)
+                    self._sample_meeting(now, is_accepted=True)
             self._silent_retries = 0
             self.patience.heard(now)
             self._answered()
@@ -287,20 +309,31 @@ class ChannelCore:
                 self._on(ChannelInput.PEER_CLOSES)
             else:
                 self.receiver.ack_due = True
-                known = self.transmitter.limit
-                self.transmitter.limit = max(whole(limit[0], known), known)
+                self._learn_limit(*limit)
 
-    def _receive_open(self, theirs: int) -> None:
+    def _learn_limit(self, low: int) -> None:
+        """The receiver takes as many bytes as this ends in, or more, if an old packet tells it."""
+        transmitter = self.transmitter
+        limit = whole(low, transmitter.limit)
+        if limit <= transmitter.limit:
+            return
+        if transmitter.is_limited:
+            # The PINGs that asked for it, ever more rarely, say nothing about what may leave now.
+            transmitter.rtt.answered()
+            self.patience.retry_at = None
+        transmitter.limit = limit
+
+    def _receive_open(self, theirs: int, limit: int) -> None:
         if theirs == NO_SESSION:
             raise ChannelRefused("malformed")
         if self.phase is Phase.OPENING:
-            self._suitor = theirs
+            self._suitor, self._suitors_limit = theirs, limit
             self._accept_due = True
         elif theirs == self._peer:
             self.receiver.ack_due = True  # it has not heard yet that we know its session
         else:
             # A peer that began anew, or an old packet. Ask the session we know: only one that is over resets.
-            self._suitor = theirs
+            self._suitor, self._suitors_limit = theirs, limit
             self._ask_due = True
 
     def _receive_reset(self, rejected: int, mine: int) -> None:
@@ -325,12 +358,14 @@ class ChannelCore:
         if self.phase is not Phase.OPENING or theirs == NO_SESSION:
             raise ChannelRefused("stale_session")
         self._peer = theirs
+        if theirs == self._suitor:
+            self._learn_limit(self._suitors_limit)
         self._on(ChannelInput.MET)
 
-    def _sample_meeting(self, now: float) -> None:
+    def _sample_meeting(self, now: float, is_accepted: bool = False) -> None:
         """The handshake is over: it was the first round trip, for both sides."""
         if self._asked_at is not None:
-            self.transmitter.rtt.sample(now - self._asked_at)
+            self.transmitter.rtt.met(now - self._asked_at, is_accepted)
 
     def _answered(self) -> None:
         self.patience.unanswered_since = None
@@ -495,7 +530,8 @@ class ChannelCore:
         self._ask_due = False
         is_only_one = self.patience.unanswered_since is None and not self._has_accepted
         self._asked_at = now if is_only_one else None
-        out.append((OPEN.pack(PacketType.OPEN, self.session, NO_SESSION),))
+        limit = self.receiver.tell_limit() & LOW
+        out.append((OPEN.pack(PacketType.OPEN, self.session, NO_SESSION, limit),))
         return True
 
     def _send_progress(self, out: list[Parts], now: float) -> bool:
@@ -513,6 +549,11 @@ class ChannelCore:
                 out += run.packets(mine, theirs, upto)
                 if not (buffer.waiting or flight.lost or buffer.cutting):
                     break
+        if self._probe_due:
+            self._probe_due = False
+            self._probes += 1
+            self._probed_at = now
+            out.append((self.place(PacketType.WHERE, self._probes),))
         if asks:
             self.patience.active_at = now
             if receiver.ack_due or receiver.ack_at is not None:
@@ -560,7 +601,7 @@ class ChannelCore:
         """
         timeout = self.transmitter.rtt.timeout
         if self.phase is Phase.OPENING:
-            doublings = min(max(self._silent_retries - OPENINGS_SOON + 1, 0), 32)
+            doublings = min(max(self._silent_retries - ASKED_SOON + 1, 0), 32)
             wait: float = self.config.initial_rto / 2 * 2**doublings
             return min(wait, self.config.max_rto)
         if self.phase is not Phase.CLOSING or self.transmitter.buffer.has_unsent:
@@ -608,9 +649,11 @@ class ChannelCore:
         self.receiver.handle_timer(now)
         self.transmitter.handle_timer(now)
         if patience.retry_is_due(now):
-            self.transmitter.rtt.timed_out()
+            if not MOST_SILENT_RETRIES <= self._silent_retries < MOST_SILENT_RETRIES + ASKED_SOON:
+                self.transmitter.rtt.timed_out()
             self._silent_retries += 1
             self._try_again()
+            self._probe_due = bool(self.transmitter.flight)
         if patience.is_unanswered_for(self.config.forget_after, now):
             self._on(ChannelInput.FORGOTTEN)
         elif patience.is_unanswered_for(self.config.close_after, now):

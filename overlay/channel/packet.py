@@ -1,13 +1,13 @@
 """The bytes of a channel's packets, and of the segments in them.
 
     CLOSE, RESET         type, my session, your session
-    OPEN                 type, my session, 0, and zeros, so that no answer is larger
+    OPEN                 type, my session, 0, my limit, and zeros, so that no answer is larger
     ACCEPT               type, my session, your session, my limit
     ACK, PING            type, my session, your session, acknowledgement, limit, selective bits to the end
     BUNDLE               type, my session, your session, acknowledgement, segment's number, bundle
     FRAGMENT             the same up to the number; message's length, the part's place in it, part to the end
     REST                 the same up to the number; bytes that the segment had, the part's place, bundle
-    WHERE, HERE          type, my session, your session, a number drawn by chance, repeated in the answer
+    WHERE, HERE          type, my session, your session, a number, repeated in the answer
 
 A REST stands for a segment that is to be sent again and of which messages have had their time (see
 `overlay.channel.buffer`): it has the segment's number, and the messages that are left. It counts as the
@@ -40,8 +40,8 @@ from overlay.transport.frame import Buffer
 PACKET_HEAD = struct.Struct("!BII")
 """Type, sender's session, receiver's session: the beginning of every packet."""
 
-OPEN = struct.Struct("!BII8x")
-"""A packet head and as many zeros as a PING has more."""
+OPEN = struct.Struct("!BIII4x")
+"""A packet head, the sender's limit, and as many zeros as a PING has more."""
 
 ACCEPTANCE = struct.Struct("!BIII")
 """A packet head and the sender's limit."""
@@ -104,7 +104,9 @@ class PacketType(IntEnum):
     FRAGMENT = 8
     REST = 9
     WHERE = 10
-    """A packet of our session came from an address that I do not know: do you receive there?"""
+    """A packet of our session came from an address that I do not know: do you receive there? The number is
+    drawn by chance. Or a probe: nothing was heard for the time-out, how long does an answer take? The number
+    counts the probes."""
     HERE = 11
     """The answer to a WHERE."""
 

@@ -24,7 +24,8 @@ class RoundTrip(Smoothed):
     """The round trip's estimate and the retransmission time-out drawn from it (RFC 6298).
 
     Karn's rule: samples come only from what was sent once; the back-off doubles at each time-out and ends
-    with the acknowledgement of something that was sent once, or with the end of a silence.
+    with the acknowledgement of something that was sent once, with the answer to a probe, which leaves at each
+    time-out, or with the end of a silence.
     """
 
     __slots__ = ("_base", "_max", "_min", "backoff")
@@ -50,6 +51,14 @@ class RoundTrip(Smoothed):
 
     def answered(self) -> None:
         self.backoff = 1
+
+    def met(self, seconds: float, was_answered_at_once: bool) -> None:
+        """The handshake took this long. The answer to an ACCEPT may have been lost and sent again: then it
+        came after the peer's time-out, and the round trip is shorter."""
+        if was_answered_at_once or seconds < self._min:
+            self.sample(seconds)
+        else:
+            self._base = max(self._base, seconds)
 
     @property
     def patience(self) -> float:

@@ -110,7 +110,7 @@ class ChannelTable:
             raise ChannelRefused("malformed")
         kind = packet[0]
         if core is not None and kind >= _WHERE:
-            self._receive_place(core, sender, packet)
+            self._receive_place(core, sender, packet, now)
             return []
         was_met = core is not None and core.phase is not _OPENING
         try:
@@ -131,7 +131,9 @@ class ChannelTable:
                 self.replies.append((sender, core.place(PacketType.WHERE, number)))
         return messages
 
-    def _receive_place(self, core: ChannelCore, sender: Contact, packet: Buffer) -> None:
+    def _receive_place(
+        self, core: ChannelCore, sender: Contact, packet: Buffer, now: float
+    ) -> None:
         """A peer asks where this node is, or says where it is itself."""
         if len(packet) != PLACE.size or packet[0] > PacketType.HERE:
             raise ChannelRefused("malformed")
@@ -143,6 +145,8 @@ class ChannelTable:
         elif number == core.asked_where:
             core.asked_where = None
             core.contact = sender
+        else:
+            core.take_echo(number, now)
 
     def _meet_stranger(self, sender: Contact, packet: Buffer, now: float) -> ChannelCore:
         if len(packet) < PACKET_HEAD.size:

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from overlay.channel import ChannelConfig
-from overlay.channel.packet import ACCEPTANCE, PACKET_HEAD, PROGRESS, PacketType
+from overlay.channel.packet import ACCEPTANCE, OPEN, PROGRESS, PacketType
 from overlay.contact import PeerId
 from overlay.transport.frame import FrameKind, PlainEnvelope, frame_head, split_frames
 from overlay.virtual import Latency, Network, nth_host
@@ -47,7 +47,7 @@ class Sybils(asyncio.DatagramProtocol):
         while True:
             session = self.random.getrandbits(31) | 1
             self.ids[session] = PeerId(self.random.randbytes(20))
-            opening = PACKET_HEAD.pack(PacketType.OPEN, session, 0)
+            opening = OPEN.pack(PacketType.OPEN, session, 0, 0)
             self.transport.sendto(datagram(self.ids[session], opening), VICTIM)
             for ping in list(self.open.values())[-SMALL.max_channels :]:
                 if self.random.random() < 0.05:

@@ -11,6 +11,7 @@ from overlay.channel.buffer import MessageTooLarge
 from overlay.channel.config import ChannelConfig
 from overlay.channel.machine import ChannelState, PeerRestarted, Phase
 from overlay.channel.packet import (
+    BUNDLE,
     FRAGMENT,
     OPEN,
     PACKET_HEAD,
@@ -18,6 +19,7 @@ from overlay.channel.packet import (
     PROGRESS,
     ChannelRefused,
     PacketType,
+    encode_bundle,
 )
 from overlay.channel.table import ChannelTable, TooManyChannels
 from overlay.contact import Contact, PeerId
@@ -35,7 +37,7 @@ def contact(number: int) -> Contact:
 
 
 def opening(session: int) -> bytes:
-    return OPEN.pack(PacketType.OPEN, session, 0)
+    return OPEN.pack(PacketType.OPEN, session, 0, 1000)
 
 
 def test_a_message_waits_for_the_peer_to_be_heard_and_is_acknowledged() -> None:
@@ -70,6 +72,56 @@ def test_an_acceptance_that_was_repeated_does_not_say_how_long_a_round_trip_is(
     b.receive(a.contact, PROGRESS.pack(PacketType.ACK, 7, core.session, 0, 1000))
     assert core.phase is Phase.ESTABLISHED
     assert (core.transmitter.rtt.smoothed is None) == (openings > 1)
+
+
+def test_who_is_asked_to_open_knows_at_once_how_much_it_may_send() -> None:
+    """Though what answers an ACCEPT is lost, and what comes next is a segment, which names no limit."""
+    _, a, b = pair()
+    b.receive(a.contact, opening(7))
+    core = b.table.cores[a.contact.id]
+    core.packets(0.0)
+    segment = BUNDLE.pack(PacketType.BUNDLE, 7, core.session, 0, 0) + b"".join(
+        encode_bundle([b"?"])
+    )
+    assert core.receive(segment, 0.4) == [b"?"]
+    core.write(b"answer", None)
+    assert [packet[0][0] for packet in core.packets(0.4)] == [PacketType.BUNDLE]
+    assert core.transmitter.rtt.smoothed is None, "nobody knows whether the segment was sent again"
+    assert core.transmitter.rtt.timeout == SMALL.initial_rto
+
+
+def test_the_back_off_ends_with_the_answer_to_a_probe() -> None:
+    """What is sent again is answered, and nobody knows which copy; the probe's number says it."""
+    wire, a, b = pair()
+    a.write(b, b"before")
+    wire.run(1)
+    a.table.to(b.contact, wire.now).transmitter.rtt.sample(0.02)
+    wire.partition(0, 1)
+    a.write(b, b"sent again")
+    wire.run(1.31)  # after 0.1 and 0.3 s
+    wire.cut.clear()
+    wire.run(2.0)
+    rtt = a.table.to(b.contact, wire.now).transmitter.rtt
+    assert a.outcomes[b"sent again"]
+    assert rtt.timeout == SMALL.min_rto
+
+
+def test_once_a_full_receiver_takes_more_a_lost_segment_is_sent_again_as_soon_as_ever() -> None:
+    wire, a, b = pair()
+    a.write(b, b"before")
+    wire.run(1)
+    b.pause()
+    for number in range(100):
+        a.write(b, b"%2d" % number + bytes(997))
+        wire.run(1 + number / 10)
+    wire.run(30)
+    core, other = (one.table.to(two.contact, 30.0) for one, two in ((a, b), (b, a)))
+    assert core.transmitter.is_limited
+    other.resume()
+    for packet in other.packets(30.0):
+        core.receive(b"".join(packet), 30.0)
+    assert core.packets(30.0)
+    assert core.patience.retry_at == 30.0 + SMALL.min_rto
 
 
 def test_an_open_that_is_lost_is_soon_repeated_and_then_ever_more_rarely() -> None:
@@ -541,13 +593,33 @@ def test_a_silent_peer_is_only_asked_until_it_answers() -> None:
     carry = wire.carry
     wire.carry = lambda source, to, packet: (sent.append(packet), carry(source, to, packet))[1]  # type: ignore[method-assign]
     wire.run(1.25)
-    assert [packet[0] for packet in sent] == [PacketType.BUNDLE]
+    assert [packet[0] for packet in sent] == [PacketType.BUNDLE, PacketType.WHERE]
     wire.run(60)
-    assert {packet[0] for packet in sent[1:]} == {PacketType.PING}
+    assert {packet[0] for packet in sent[2:]} == {PacketType.PING, PacketType.WHERE}
     wire.cut.clear()
     wire.run(70)
     assert b.delivered == [b"first", b"second"]
     assert a.outcomes[b"second"]
+
+
+def test_a_peer_that_does_not_answer_is_asked_a_few_times_soon_and_then_ever_more_rarely() -> None:
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    a.table.to(b.contact, 1.0).transmitter.rtt.sample(0.02)
+    wire.partition(0, 1)
+    a.write(b, b"second")
+    asked: list[float] = []
+    carry = wire.carry
+
+    def see(source: Node, to: Contact, packet: bytes) -> None:
+        if packet[0] == PacketType.PING:
+            asked.append(wire.now)
+        carry(source, to, packet)
+
+    wire.carry = see  # type: ignore[method-assign]
+    wire.run(5)
+    assert asked == pytest.approx([1.3, 1.5, 1.7, 1.9, 2.3, 3.1, 4.7])
 
 
 def test_a_crashed_peer_is_asked_to_dissolve_an_unused_channel_ever_more_rarely() -> None:
