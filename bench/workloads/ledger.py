@@ -8,8 +8,10 @@ They are part of a clone and not of an installed package.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from bench.workloads.workload import Option, Row, RowTable, Workload, left_out
@@ -19,6 +21,9 @@ SCHEDULES = "tests.promises.__main__"
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """One schedule after another, service by service; each is the same for the same seed."""
+    clone = str(Path(__file__).parents[2])
+    if clone not in sys.path:  # `camcast` does not look into the folder that it is called from
+        sys.path.append(clone)
     try:
         promises = import_module(SCHEDULES)
     except ModuleNotFoundError as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from bench.workloads import ledger
@@ -27,6 +30,18 @@ def test_a_schedule_that_breaks_a_promise_is_told_and_is_wrong(
     assert ledger.WORKLOAD.is_wrong(rows)
     options.seeds = 1
     assert not ledger.WORKLOAD.is_wrong(list(ledger.run(options)))
+
+
+def test_the_schedules_of_a_clone_are_found_from_any_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root = Path(__file__).parents[3]
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if Path(place).resolve() != root])
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        monkeypatch.delitem(sys.modules, name)
+    options = ledger.WORKLOAD.defaults(quick=True)
+    options.seeds, options.services = 0, ["durable"]
+    assert "seeds" in [row.metric for row in ledger.run(options)]
 
 
 def test_without_a_clone_the_ledger_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
