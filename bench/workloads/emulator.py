@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import random
 import resource
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -53,6 +54,8 @@ WINDOW_SECONDS = 10
 NEAR_REST = 1.5
 """Traffic of up to this many times that at rest is taken for rest."""
 LIGHT_MEMBERS = 10
+TELL_SECONDS = 5.0
+"""Virtual time between two lines that tell how many have joined."""
 SPREAD_SECONDS = 0.5
 """Virtual time from one event to the next."""
 SHOWN = 12
@@ -135,11 +138,10 @@ class _Measurement:
 
     def _whole(self, wall: float, processor: float, reached: float | None) -> Iterator[Row]:
         settings = self._settings | {"stages": " ".join(self._stages), "events": self._events}
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         found: Values = {
             "wall": (wall, "s"),
             "processor": (processor, "s"),
-            "memory": (memory, "GiB"),
+            "memory": (_memory(), "GiB"),
         }
         if reached is not None:
             found["reached"] = (100 * reached, "%")
@@ -184,7 +186,9 @@ class _Measurement:
         )
         self._begin()
         async with population:
+            telling = asyncio.create_task(self._tell(population))
             await population.start()
+            telling.cancel()
             self._end("join", population)
             if self._events:
                 await self._publish(population)
@@ -200,6 +204,17 @@ class _Measurement:
                 await self._mass_joins(population)
             if "light" in self._stages and has_dht:
                 await self._light_members(population)
+
+    async def _tell(self, population: Population) -> None:
+        """Tell on stderr how the joins go on: thousands take minutes."""
+        while True:
+            await asyncio.sleep(TELL_SECONDS)
+            self._say(f"{len(population.hosts())} have joined")
+
+    def _say(self, what: str) -> None:
+        so_far = f"{time.process_time():.0f} s of processor time, {_memory():.2f} GiB so far"
+        named = f"{self._settings['mode']}, {self._settings['nodes']} nodes"
+        print(f"{named}: {what}; {so_far}", file=sys.stderr, flush=True)
 
     async def _publish(self, population: Population) -> None:
         for _ in range(self._events):
@@ -280,6 +295,12 @@ class _Measurement:
                 back_at_rest,
             )
         )
+        self._say(f"measured: {name}")
+
+
+def _memory() -> float:
+    """GiB that this process has had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def time_until_rest(seconds: Sequence[int], near_rest: float) -> float | None:

@@ -324,7 +324,7 @@ def unpack_letter(body: bytes) -> Letter:
     if flags & _PADDED:
         padding = int.from_bytes(body[start : start + 2], "big")
         start += 2 + padding
-        if not padding or any(body[start - padding : start]):
+        if not padding or not bytes(padding).startswith(body[start - padding : start]):
             raise WireError("wrong_fields")
     if start > len(body):
         raise WireError("truncated")

@@ -132,9 +132,10 @@ class RoutingTable:
         do not overlap.
         """
         found: list[RoutedPeer] = []
-        for bucket in self._nearest_first(place.long_id):
+        goal = place.long_id
+        for bucket in self._nearest_first(goal):
             if bucket.nodes:
-                near = {peer.long_id ^ place.long_id: peer for peer in bucket.nodes.values()}
+                near = {peer.long_id ^ goal: peer for peer in bucket.nodes.values()}
                 peers = [near[distance] for distance in sorted(near)]
                 if exclude is not None:
                     out, home = exclude.id, exclude.home

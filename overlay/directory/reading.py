@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from overlay.contact import Contact
@@ -221,10 +221,14 @@ class _Walk:
         self.shard = shard
         self._goal = int.from_bytes(shard.key, "big")
         self._count = count
-        self._met: dict[Contact, None] = dict.fromkeys(start)
+        self._met: dict[Contact, int] = {}
+        """How far each is from the shard's key."""
+        self._ranked: list[Contact] | None = None
+        """What `closest` gives the first of, until it changes."""
         self._silent: set[Contact] = set()
         self.asked: set[Contact] = set()
         self.witnesses: list[Witness] = []
+        self._meet(start)
 
     @property
     def nearest(self) -> Sequence[Contact]:
@@ -233,9 +237,10 @@ class _Walk:
 
     def closest(self, count: int) -> Sequence[Contact]:
         """The closest to the shard's key of all that were met and are not silent."""
-        sound = [contact for contact in self._met if contact not in self._silent]
-        sound.sort(key=lambda contact: int.from_bytes(contact.id, "big") ^ self._goal)
-        return sound[:count]
+        if self._ranked is None:
+            ranked = sorted(self._met, key=self._met.__getitem__)
+            self._ranked = [contact for contact in ranked if contact not in self._silent]
+        return self._ranked[:count]
 
     def left(self) -> list[Contact]:
         """The contacts among the nearest that were not asked."""
@@ -257,6 +262,7 @@ class _Walk:
     def go_on_from(self, other: _Walk) -> None:
         """Take what was said on another walk to the same shard."""
         self._met |= other._met
+        self._ranked = None
         self._silent |= other._silent
         self.asked |= other.asked
         self.witnesses += other.witnesses
@@ -265,6 +271,13 @@ class _Walk:
         self.asked.add(node)
         if witness is None:
             self._silent.add(node)
+            self._ranked = None
         else:
             self.witnesses.append(witness)
-            self._met |= dict.fromkeys(witness.near)
+            self._meet(witness.near)
+
+    def _meet(self, contacts: Iterable[Contact]) -> None:
+        for contact in contacts:
+            if contact not in self._met:
+                self._met[contact] = int.from_bytes(contact.id, "big") ^ self._goal
+                self._ranked = None

@@ -122,6 +122,11 @@ class VirtualTimer(asyncio.TimerHandle):
         )
 
 
+def _living(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The events among `events` that are no cancelled timers."""
+    return [event for event in events if len(event) > 3 or not event[2]._cancelled]
+
+
 class VirtualTask(asyncio.Task[Any]):
     """A task that knows its host, and whose hash is its number and not its place in memory, so that a
     set of tasks (in `asyncio.TaskGroup`, for one) is walked in the same order in every process."""
@@ -145,6 +150,10 @@ Ts = TypeVarTuple("Ts")
 MAX_TURNS_PER_INSTANT = 2_000_000
 """Turns of the loop without any time passing, after which the program is taken for a busy wait."""
 _MIN_PURGE = 1000
+_SLOTS_A_SECOND = 128
+"""A power of two, so that the bounds of slots are exact."""
+_NEVER = 2.0**40
+"""Seconds: what is farther away than any run lasts shares the last slot."""
 
 _new_soon = Soon.__new__
 _new_timer = VirtualTimer.__new__
@@ -171,9 +180,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.mortal = False
         self._failure: BaseException | None = None
         self._soon: deque[Soon] = deque()
+        # A heap of the events up to the end of the current slot, and unordered lists of those of later slots:
+        # most timers are cancelled, and most of these never enter the heap.
         self._events: list[tuple[Any, ...]] = []
+        self._slot_end = 1 / _SLOTS_A_SECOND
+        self._later: dict[int, list[tuple[Any, ...]]] = {}
+        self._slots: list[int] = []
+        """A heap of the keys of `_later`."""
         self._event_count = 0
         self._cancelled_timers = 0
+        self._purge_at = _MIN_PURGE
         self._collector = Collector()
         self._task_count = 0
         self._generators: WeakKeyDictionary[Any, Incarnation | None] = WeakKeyDictionary()
@@ -236,22 +252,59 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if incarnation is not None and (host := incarnation.host).is_skewed:
                 when = host.true_time(when)
         self._event_count = number = self._event_count + 1
-        heappush(self._events, (when, number, timer))
+        if when < self._slot_end:
+            heappush(self._events, (when, number, timer))
+        else:
+            self._put_off(when, (when, number, timer))
         return timer
 
     def post(self, when: float, action: Callable[[*Ts], None], *args: *Ts) -> None:
         """Run an action of the network at a true time; it cannot be cancelled and belongs to no host."""
         self._event_count = number = self._event_count + 1
-        heappush(self._events, (when, number, action, args))
+        if when < self._slot_end:
+            heappush(self._events, (when, number, action, args))
+        else:
+            self._put_off(when, (when, number, action, args))
+
+    def _put_off(self, when: float, event: tuple[Any, ...]) -> None:
+        slot = int(min(when, _NEVER) * _SLOTS_A_SECOND)
+        events = self._later.get(slot)
+        if events is None:
+            self._later[slot] = [event]
+            heappush(self._slots, slot)
+        else:
+            events.append(event)
+
+    def _next_slot(self) -> bool:
+        """Go on to the next slot with events in it; False if there is none."""
+        while self._slots:
+            slot = heappop(self._slots)
+            self._slot_end = (slot + 1) / _SLOTS_A_SECOND
+            events = self._later.pop(slot)
+            living = _living(events)
+            self._cancelled_timers -= len(events) - len(living)
+            if living:
+                heapify(living)
+                self._events[:] = living
+                return True
+        return False
+
+    @property
+    def scheduled(self) -> int:
+        """Timers, cancelled ones among them, and actions of the network whose time has not come."""
+        return len(self._events) + sum(map(len, self._later.values()))
 
     def timer_cancelled(self) -> None:
-        """Count cancelled timers, and clear them out when they are half of all that is scheduled."""
+        """Count cancelled timers, and clear them out when they were as many as all others were last time."""
         self._cancelled_timers += 1
-        events = self._events
-        if self._cancelled_timers > _MIN_PURGE and self._cancelled_timers * 2 > len(events):
-            events[:] = [event for event in events if len(event) > 3 or not event[2]._cancelled]
-            heapify(events)
+        if self._cancelled_timers > self._purge_at:
+            self._events[:] = _living(self._events)
+            heapify(self._events)
+            left = {slot: _living(events) for slot, events in self._later.items()}
+            self._later = {slot: events for slot, events in left.items() if events}
+            self._slots = sorted(self._later)
             self._cancelled_timers = 0
+            self._purge_at = max(_MIN_PURGE, self.scheduled)
 
     def _refuse(self) -> NoReturn:
         raise RuntimeError("Event loop is closed")
@@ -343,7 +396,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     self._run_in_its_turn(event[2])
                 else:
                     self._run(event[2])
-            elif not soon:
+            elif not soon and not self._next_slot():
                 raise Deadlock(f"nothing will ever happen again: {describe_waiting(self.tasks())}")
             turns += 1
             if turns > MAX_TURNS_PER_INSTANT:
@@ -442,3 +495,4 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().close()
         self._soon.clear()
         self._events.clear()
+        self._later.clear()

@@ -46,7 +46,9 @@ def choose_seed(seed: int) -> int:
 
 
 COLLECT_EVERY = 20_000
-"""Events between two collections of what is young."""
+"""Events between two collections of what is young, at first."""
+COLLECT_SHARE = 8
+"""Later it is an eighth of all events so far: of a large network much is under way, and is looked at."""
 
 
 @contextmanager
@@ -64,8 +66,8 @@ def no_automatic_collection() -> Iterator[None]:
 
 
 class Collector:
-    """Collects young garbage after every `COLLECT_EVERY` events, and all garbage whenever the number of
-    events is four times as large: that looks at every object there is, for seconds in a large network."""
+    """Collects young garbage from time to time, and all garbage whenever the number of events is four times
+    as large: that looks at every object there is, for seconds in a large network."""
 
     def __init__(self) -> None:
         self.due_at = COLLECT_EVERY
@@ -78,7 +80,7 @@ class Collector:
             gc.collect()
         else:
             gc.collect(1)
-        self.due_at += COLLECT_EVERY
+        self.due_at += max(COLLECT_EVERY, self.due_at // COLLECT_SHARE)
 
 
 EPOCH = 1_700_000_000.0

@@ -54,7 +54,7 @@ def test_many_cancelled_timers_are_cleared_out_and_the_others_still_fire() -> No
             handle = loop.call_later(1000 + number % 7, fired.append, number)
             if number % 100:
                 handle.cancel()
-            most = max(most, len(loop._events))  # type: ignore[attr-defined]
+            most = max(most, loop.scheduled)  # type: ignore[attr-defined]
         await asyncio.sleep(2000)
         return len(fired), most
 
