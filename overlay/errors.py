@@ -5,6 +5,8 @@ Two questions are answered by the type: whose fault it was, and what to do. Wron
 it is counted under a reason and dropped (see `overlay.metrics`).
 """
 
+import errno
+import os
 from dataclasses import fields
 from typing import Any
 
@@ -35,6 +37,15 @@ def check_positive(config: Any, *, besides: tuple[str, ...] = ()) -> None:
             raise UsageError(f"{field.name}={value} must be at least 1")
         if not value > 0:
             raise UsageError(f"{field.name}={value} must be more than 0")
+
+
+def why(error: BaseException) -> str:
+    """What the system, or another package, says is wrong: on one line, without numbers and addresses, which
+    each event loop adds in its way."""
+    number: int = getattr(error, "errno", 0) or getattr(error.__cause__, "errno", 0) or 0
+    if number in errno.errorcode:
+        return os.strerror(number).lower()
+    return " ".join(str(error).split())
 
 
 class NetworkError(CamcastError):

@@ -10,7 +10,7 @@ import json
 from typing import Any, Protocol, Self
 
 from overlay.contact import Address
-from overlay.errors import NetworkError
+from overlay.errors import NetworkError, why
 from overlay.metrics import Metrics
 
 REQUEST_TIMEOUT = 5.0
@@ -44,7 +44,7 @@ class StatusServer:
             )
         except OSError as error:
             raise NetworkError(
-                f"metrics cannot be served on {self._listen}: {error.strerror}; choose another port"
+                f"metrics cannot be served on {self._listen}: {why(error)}; choose another port"
             ) from None
         host, port = self._server.sockets[0].getsockname()[:2]
         self.address = Address(host, port)

@@ -97,6 +97,7 @@ async def find_first_contacts(
     own = node.contacts.own.contact
     first = [address for address in dict.fromkeys(bootstrap) if address != own.address]
     before = [contact.address for contact in known]
+    addresses = ", ".join(map(str, first))
     failed = 0
     for attempt in itertools.count():
         met = [peer.contact.address for peer in node.contacts.table]
@@ -114,9 +115,13 @@ async def find_first_contacts(
         if failed == config.join_attempts:
             break
         wait = backoff(config.join_backoff, attempt if not answered else 0, draw)
-        _log.warning("no bootstrap node is in a network; trying again in %.1f s", wait)
+        problem = (
+            f"all that answer at {addresses} are still looking for the network themselves"
+            if answered
+            else f"no node answers at {addresses}, or it has another network key"
+        )
+        _log.warning("%s; trying again in %.1f s", problem, wait)
         await pause(node.context, wait)
-    addresses = ", ".join(map(str, first))
     raise NoBootstrapAnswer(
         f"none of {addresses} answered {failed} attempts: check that one of them runs,"
         " can be reached, and has the same network key"

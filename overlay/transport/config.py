@@ -69,7 +69,7 @@ class EndpointConfig:
         if not self.keys and not self.insecure and not address.is_loopback:
             raise UsageError(
                 f"listen={address} can be reached from outside and keys is empty: give the node a network "
-                "key (`camcast key new` prints one), listen on 127.0.0.1, or say insecure=True"
+                "key (`camcast key new` prints one), listen on 127.0.0.1, or say insecure=True (--insecure)"
             )
         if address.is_wildcard and self.advertise is None:
             raise UsageError(

@@ -28,7 +28,7 @@ from typing import Any, cast
 from asyncio_dgram.aio import DatagramServer, Protocol
 
 from overlay.contact import Address
-from overlay.errors import NetworkError
+from overlay.errors import NetworkError, why
 from overlay.metrics import CounterFamily, Metrics
 from overlay.transport.frame import MAX_DATAGRAM, MAX_TRAIN
 from overlay.transport.guard import Refusal
@@ -150,7 +150,7 @@ class UdpTransport:
             )
         except OSError as error:
             raise ListenError(
-                f"cannot listen on {address}: {error.strerror or error}; choose another address, "
+                f"cannot listen on {address}: {why(error)}; choose another address, "
                 "or port 0 for any free port"
             ) from None
         protocol = self._protocol

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import Any
 
-from overlay.contact import Address
 from overlay.errors import UsageError
 from pubsub.archive.archive import Archive
 from pubsub.archive.replay_policy import ReplayPolicy
@@ -21,6 +20,7 @@ from pubsub.cli.options import (
     add_node_options,
     add_option,
     add_tls_option,
+    address_of,
     make_node,
     metrics_address,
     refuse,
@@ -155,7 +155,7 @@ def _check_wsrm(arguments: argparse.Namespace) -> None:
     if missing:
         names = " and ".join(missing)
         raise UsageError(f"--wsrm needs {names}: pip install 'camcast[doors,xpath]'")
-    Address.parse(arguments.wsrm)
+    address_of(arguments, "wsrm")
     read_tokens(arguments, "wsrm_token_file")
     if arguments.tls:
         certificate(*arguments.tls)

@@ -13,6 +13,7 @@ from pubsub.cli.options import (
     add_metrics_option,
     add_node_options,
     add_option,
+    address_of,
     running_node,
     with_file,
 )
@@ -42,6 +43,7 @@ def add_command(commands: Any) -> None:
 async def show(arguments: argparse.Namespace) -> int:
     from pubsub.doors.dashboard import Dashboard
 
+    address_of(arguments, "http")
     tokens = read_tokens(arguments, "http_token_file")
     async with (
         running_node(arguments) as node,

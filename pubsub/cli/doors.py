@@ -8,11 +8,19 @@ from importlib import import_module
 from pathlib import Path
 
 from overlay.contact import Address
-from overlay.errors import UsageError
-from pubsub.cli.options import add_flag, add_list, add_option, add_tls_option, refuse
+from overlay.errors import UsageError, why
+from pubsub.cli.options import (
+    add_flag,
+    add_list,
+    add_option,
+    add_tls_option,
+    address_of,
+    refuse,
+)
 from pubsub.cli.terminal import say
 from pubsub.doors.serving import certificate
 from pubsub.node import Node
+from pubsub.topic import Topic
 
 _OF_MQTT = ("mqtt_durable", "mqtt_retain", "mqtt_sessions")
 _OF_HTTP = ("http_token_file",)
@@ -73,9 +81,10 @@ def check_doors(arguments: argparse.Namespace) -> None:
             refuse(arguments, ("tls",), "goes with --mqtt, --websocket or --http")
     if arguments.websocket is not None or arguments.http is not None:
         import_module("aiohttp")  # whoever lacks it is told the extra
-    for address in (arguments.mqtt, arguments.websocket, arguments.http):
-        if address is not None:
-            Address.parse(address)
+    for name in ("mqtt", "websocket", "http"):
+        address_of(arguments, name)
+    for topic in (*arguments.mqtt_durable, *arguments.mqtt_retain):
+        Topic.of(topic)
     if arguments.tls:
         certificate(*arguments.tls)
     read_tokens(arguments, "http_token_file")
@@ -122,8 +131,10 @@ def read_tokens(arguments: argparse.Namespace, name: str) -> list[str]:
         return []
     try:
         tokens = Path(path).read_text().split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{option} {path} cannot be read: {error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{option} {path} holds no token: it is not text") from None
+    except OSError as error:
+        raise UsageError(f"{option} {path} cannot be read: {why(error)}") from None
     if not tokens:
         raise UsageError(f"{option} {path} holds no token: write one a line")
     return tokens

@@ -331,7 +331,16 @@ def add_metrics_option(parser: argparse.ArgumentParser) -> None:
 
 def metrics_address(arguments: argparse.Namespace) -> Address | None:
     """Where to serve them; asked before anything runs, for it may be no address."""
-    return Address.parse(arguments.metrics) if arguments.metrics is not None else None
+    return address_of(arguments, "metrics")
+
+
+def address_of(arguments: argparse.Namespace, name: str) -> Address | None:
+    """The address that an option has, if any; one that is none is told with the name of the option."""
+    text = getattr(arguments, name)
+    try:
+        return None if text is None else Address.parse(text)
+    except UsageError as error:
+        raise UsageError(f"--{name}: {error}") from None
 
 
 @asynccontextmanager

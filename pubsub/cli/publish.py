@@ -19,7 +19,7 @@ from pubsub.cli.options import (
     make_node,
     with_file,
 )
-from pubsub.cli.terminal import input_lines, run
+from pubsub.cli.terminal import input_lines, run, told_if_long
 from pubsub.cli.via_distributors import add_distributor_options, publish_messages
 from pubsub.node import Node
 from pubsub.publishing import Receipt
@@ -71,13 +71,14 @@ async def _publish_one(node: Node, arguments: argparse.Namespace, text: str) -> 
 
 
 async def _publish_durably(node: Node, arguments: argparse.Namespace, text: str) -> int:
-    receipt = await node.publish(
-        arguments.topic,
-        _data(text),
-        durable=True,
-        copies=arguments.copies,
-        deadline=arguments.deadline,
-    )
+    with told_if_long(f"waiting for an archive of {arguments.topic}"):
+        receipt = await node.publish(
+            arguments.topic,
+            _data(text),
+            durable=True,
+            copies=arguments.copies,
+            deadline=arguments.deadline,
+        )
     assert receipt.durable is not None
     number, managed = receipt.durable.catenation, receipt.durable.topic
     safe = f"{receipt.topic}  event {receipt.id.hex()}  safe as number {number} of {managed}"

@@ -9,7 +9,7 @@ from http.client import HTTPException
 from typing import Any
 
 from overlay.contact import Address
-from overlay.errors import NetworkError
+from overlay.errors import NetworkError, why
 from pubsub.cli.options import add_command as add
 from pubsub.cli.terminal import call
 from pubsub.text import visible
@@ -40,7 +40,8 @@ def _ask(address: Address) -> Any:
             return json.load(answer)
     except (OSError, HTTPException, ValueError, RecursionError) as error:
         # The text may come from something that is not a node.
-        reason = visible(str(getattr(error, "reason", error)).strip())
+        cause = getattr(error, "reason", error)
+        reason = visible(why(cause) if isinstance(cause, Exception) else str(cause).strip())
         raise NetworkError(
             f"no node answers at {address} ({reason}): give the address that the node was told as --metrics"
         ) from None

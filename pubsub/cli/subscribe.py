@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 from pubsub.cli.durable import add_durable_options, durable_fields, durable_subscription
@@ -20,7 +21,7 @@ from pubsub.cli.options import (
     running_node,
     with_file,
 )
-from pubsub.cli.terminal import as_json, plain, run
+from pubsub.cli.terminal import as_json, plain, run, told_if_long
 from pubsub.cli.via_distributors import add_distributor_options, print_messages
 from pubsub.event import Event
 from pubsub.node import Node
@@ -54,8 +55,11 @@ async def print_events(arguments: argparse.Namespace) -> int:
     Pattern.of(arguments.topic)  # a wrong one is refused before the network is asked for anything
     async with running_node(arguments) as node:
         if arguments.durable is not None:
-            async with durable_subscription(node, arguments) as durable_events:
-                await _print(durable_events, arguments)
+            async with AsyncExitStack() as stack:
+                with told_if_long(f"waiting for an archive of {arguments.topic}"):
+                    subscribing = durable_subscription(node, arguments)
+                    archived = await stack.enter_async_context(subscribing)
+                await _print(archived, arguments)
         else:
             _say_if_alone(node)
             topic, order, last = arguments.topic, arguments.order, arguments.last

@@ -13,8 +13,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from overlay import loops
@@ -23,6 +23,9 @@ from pubsub.event import Event
 from pubsub.text import json_line, plain_line
 
 _CHUNK = 64 * 1024
+LONG_SECONDS = 3.0
+"""How long a command waits without a word."""
+
 INTERRUPTED = 130
 """The exit code of a command that was stopped from the keyboard."""
 
@@ -30,6 +33,17 @@ INTERRUPTED = 130
 def say(arguments: argparse.Namespace, text: str, **fields: Any) -> None:
     """Write one line at once: the text, or with --json the fields."""
     print(json_line(fields) if arguments.json else text, flush=True)
+
+
+@contextmanager
+def told_if_long(text: str) -> Iterator[None]:
+    """Whoever waits for a moment is told on the standard error for what."""
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(LONG_SECONDS, lambda: print(text, file=sys.stderr, flush=True))
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def plain(event: Event) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from overlay.contact import Address
-from overlay.errors import NetworkError, UsageError
+from overlay.errors import NetworkError, UsageError, why
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -111,15 +110,25 @@ class Tokens:
 
 
 def in_use(at: Address, what: str, error: OSError) -> NetworkError:
-    why = os.strerror(error.errno or 0).lower()  # the loops add the address to it, each in its way
-    return NetworkError(f"{what} cannot be served on {at}: {why}; choose another port")
+    return NetworkError(f"{what} cannot be served on {at}: {why(error)}; choose another port")
 
 
 def certificate(file: str | Path, key: str | Path) -> ssl.SSLContext:
     """What a door shows its clients; `UsageError` when the files are not a certificate and its key."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
+        for path in (file, key):
+            with open(path):  # what cannot be read is told by its name
+                pass
         context.load_cert_chain(file, key)
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"{file} and {key} are not a certificate and its key: {error}") from None
+    except ssl.SSLError:
+        raise UsageError(
+            f"{file} and {key} are not a certificate and its key: both are to be in PEM, and the key has "
+            "to be the certificate's"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"{file} and {key} are not a certificate and its key: "
+            f"{error.filename} cannot be read: {why(error)}"
+        ) from None
     return context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -52,9 +53,12 @@ def test_every_command_has_help_with_an_example(
         (["hand-over", "/a", "--from", "127.0.0.1:1"], "--to is needed"),
         (["status", "127.0.0.1:9"], "no node answers"),
         (["publish", "/a", "1", "--bootstrap", "example.org:4000"], "as in 127.0.0.1:4000"),
-        (["node", "--mqtt", "1883"], "write host:port"),
-        (["node", "--http", "8080"], "write host:port"),
-        (["node", "--mqtt", "127.0.0.1:0", "--tls", "a", "b"], "not a certificate and its key"),
+        (["node", "--mqtt", "1883"], "--mqtt: '1883' is not an address: write host:port"),
+        (["node", "--http", "8080"], "--http: '8080' is not an address: write host:port"),
+        (["node", "--mqtt", "127.0.0.1:0", "--mqtt-durable", "x"], "begin with a slash"),
+        (["node", "--mqtt", "127.0.0.1:0", "--tls", "a", "b"], "a cannot be read: no such file"),
+        (["node", "--mqtt", "127.0.0.1:0", "--tls", __file__, __file__], "are to be in PEM"),
+        (["archive", "--store", "sqlite:////no/dir/e.db"], "cannot be opened: no such file or dir"),
         (["node", "--http", "127.0.0.1:0", "--http-token-file", "/no/file"], "cannot be read"),
         (["archive", "--topic", "/a", "--store", "memory:", "--wsrm", "80"], "write host:port"),
         # Before the network is asked for anything, so within no time of joining it.
@@ -230,3 +234,27 @@ def test_a_subscriber_that_nobody_can_reach_is_told() -> None:
     with camcast("subscribe", "/soccer") as process:
         assert process.stderr is not None
         assert "--bootstrap HOST:PORT joins a network" in process.stderr.readline()
+
+
+WHERE_THE_PORT_GOES = {
+    "--listen": ["node"],
+    "--metrics": ["node"],
+    "--mqtt": ["node"],
+    "--http": ["dashboard"],
+    "--wsrm": ["archive", "--topic", "/a", "--store", "memory:"],
+}
+
+
+@pytest.mark.parametrize("option", WHERE_THE_PORT_GOES)
+def test_an_address_that_is_in_use_is_one_sentence(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM if option == "--listen" else socket.SOCK_STREAM) as s:
+        s.bind(("127.0.0.1", 0))
+        if s.type == socket.SOCK_STREAM:
+            s.listen()
+        address = f"127.0.0.1:{s.getsockname()[1]}"
+        assert main([*WHERE_THE_PORT_GOES[option], option, address]) == 1
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert f"on {address}: address already in use; choose another" in said

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, why
 from pubsub.archive.errors import StoreError
 from pubsub.archive.store.sql_tables import EVENT_COLUMNS, SCHEMA
 from pubsub.archive.store.store import Store
@@ -45,7 +45,7 @@ class PostgresqlStore(Store):
             reader = _PostgresqlConnection(psycopg.connect(address, autocommit=True))
             super().__init__(name, writer, reader, (psycopg.Error,))
         except psycopg.Error as error:
-            raise StoreError(f"the store {name} cannot be opened: {error}") from None
+            raise StoreError(f"the store {name} cannot be opened: {why(error)}") from None
 
 
 class _PostgresqlConnection:

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from overlay.errors import why
 from pubsub.archive.errors import StoreError
 from pubsub.archive.store.changes import Change
 from pubsub.archive.store.filesystem import lock_file
@@ -124,7 +125,7 @@ class SqliteStore(Store):
         try:
             self._locked = lock_file(f"{path}.lock")
         except OSError as error:
-            raise StoreError(f"the store {path} cannot be opened: {error}") from None
+            raise StoreError(f"the store {path} cannot be opened: {why(error)}") from None
         try:
             writer = SqliteConnection(path, _SETTINGS)
             make_tables(writer)
@@ -136,7 +137,7 @@ class SqliteStore(Store):
             Exception
         ) as error:  # a damaged file makes SQLite, and what reads its rows, raise anything
             os.close(self._locked)
-            raise StoreError(f"the store {path} cannot be opened: {error}") from None
+            raise StoreError(f"the store {path} cannot be opened: {why(error)}") from None
 
     def close(self) -> None:
         is_open = self._locked >= 0

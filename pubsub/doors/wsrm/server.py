@@ -91,8 +91,8 @@ class WsrmDoor:
         app.router.add_post("/topics{topic:.*}", self._answer)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._end)
-            self.address = await serve(stack, app, self._listen, self._tls, "WS-ReliableMessaging")
             self._expiring = asyncio.create_task(self._forget_expired())
+            self.address = await serve(stack, app, self._listen, self._tls, "WS-ReliableMessaging")
             self._stack = stack.pop_all()
         return self
 
