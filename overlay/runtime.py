@@ -146,6 +146,7 @@ class Runtime:
                 self._receive(sender, data)
             else:
                 self._dropped_in.add(error.reason)
+                self.endpoint.useless(sender)
             return
         handler = self._handlers.get((type(message), None))
         if handler is not None and self.gate is None:

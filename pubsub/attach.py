@@ -101,7 +101,8 @@ def make_gate(runtime: Runtime, authority: Sequence[bytes], rights: Sequence[byt
     if not authority:
         return None
     context = runtime.context("channel")
-    gate = Gate(context, Authority(authority, time.time), rights, runtime.metrics)
+    useless = runtime.endpoint.useless
+    gate = Gate(context, Authority(authority, time.time), rights, runtime.metrics, useless)
     for kind, handler in gate.handlers.items():
         runtime.on(kind, handler)
     runtime.gate = gate.admit

@@ -27,6 +27,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.metrics import Metrics
 from overlay.transport.address import block_of
+from overlay.transport.guard import QUESTION, RUBBISH
 from overlay.wire import message
 from pubsub.rights import Action, Authority, Holder, RightError
 
@@ -109,10 +110,17 @@ class Gate:
     """What one node asks of those whose messages it takes. A core."""
 
     def __init__(
-        self, context: Context, authority: Authority, own: Sequence[bytes], metrics: Metrics
+        self,
+        context: Context,
+        authority: Authority,
+        own: Sequence[bytes],
+        metrics: Metrics,
+        useless: Callable[[Contact, int], None] = lambda sender, weight: None,
     ) -> None:
-        """`own`: the rights of this node; `RightError` when one of them is not valid, or another's."""
+        """`own`: the rights of this node; `RightError` when one of them is not valid, or another's.
+        `useless(sender, weight)`: what a peer sent was of no use (see `overlay.transport.guard`)."""
         self._context = context
+        self._useless = useless
         self.authority = authority
         self.own = Holder(own, authority, context.contact.id)
         self._rules: dict[type, Rule] = {}
@@ -164,6 +172,7 @@ class Gate:
             handler(sender, message)
         elif known is not None and self._context.now() < known[1] + ASK_AGAIN_SECONDS:
             self._refuse(message)
+            self._useless(sender, QUESTION)
         else:
             self._hold(sender, message, handler, size)
 
@@ -245,8 +254,10 @@ class Gate:
         if asked is not None:
             asked.timer.cancel()
             self._held_bytes -= asked.held_bytes
-        elif sender.id in self._known:
-            return  # nobody makes this node check signatures again and again
+        else:
+            self._useless(sender, QUESTION)
+            if sender.id in self._known:
+                return  # nobody makes this node check signatures again and again
         self._known.pop(sender.id, None)
         holder = self._believed(sender.id, shown.rights)
         self._known[sender.id] = (holder, self._context.now())
@@ -324,6 +335,7 @@ class Gate:
         for revocation in taken.revocations:
             if not self.authority.take_back(revocation):
                 self._refused.add(TakenBack.__name__)
+                self._useless(sender, RUBBISH)
                 break  # the rest is not worth a check of signatures
         if self.authority.digest_revocations() != known:
             self._spread()

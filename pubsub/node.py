@@ -171,6 +171,7 @@ class Node:
             watch=attachment.watch,
             unwatch=attachment.unwatch,
             refusal=self.validation.refusal,
+            useless=attachment.runtime.endpoint.useless,
             dissemination=LazyGossip,
         )
         gate = attachment.gate

@@ -22,7 +22,7 @@ that the publisher says: run and numbers, topic and its super-topics, and the ev
 
 Where the network has an authority, the publisher's right follows (see `pubsub.rights`): to publish on the
 topic and on every super-topic that the block declares. What comes without one is neither delivered nor
-forwarded, and counted as `no_right`. On the topic of revocations the contents decide, whoever publishes.
+forwarded, and counted as `NO_RIGHT`. On the topic of revocations the contents decide, whoever publishes.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ read."""
 
 REFUSED = "refused"
 """The reason under which refusals of validators are counted."""
+
+NO_RIGHT = "no_right"
+"""The reason for what its publisher may not publish, as far as this node knows: others may not have heard yet
+that a right was taken back."""
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +111,7 @@ class Validation:
         if self._signed and not is_signed_by_publisher(block):
             return "bad_signature"
         if self._signed and not has_right(block, self._authority):
-            return "no_right"
+            return NO_RIGHT
         if not self._validators:
             return None
         asked = self._asked(block.topic, block.lineage)

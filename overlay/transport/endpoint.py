@@ -433,9 +433,9 @@ class Endpoint:
     def refuse(self, refusal: Refusal | None) -> bool:
         return self.transport.refuse(refusal)
 
-    def useless(self, sender: Contact) -> None:
+    def useless(self, sender: Contact, weight: int = RUBBISH) -> None:
         """A frame of this sender was refused by the layer that it was for."""
-        self._guard.count((sender.host, sender.port), RUBBISH, is_proven=True)
+        self._guard.count((sender.host, sender.port), weight, is_proven=True)
 
     # Receiving.
 
@@ -493,6 +493,7 @@ class Endpoint:
             handler = self._handlers.get(kind)
             if handler is None:
                 self._dropped_in.add("no_handler" if kind in _KINDS else "unknown_kind")
+                self.useless(contact)
                 continue
             try:
                 handler(contact, body)

@@ -47,7 +47,7 @@ from pubsub.event import (
     read_block,
 )
 from pubsub.topic import Topic
-from pubsub.validation import REFUSED
+from pubsub.validation import NO_RIGHT, REFUSED
 
 Deliver = Callable[[Arrival], None]
 """Takes a block with events that are new in the community."""
@@ -84,6 +84,8 @@ class Services:
     refusal: Callable[[Block], str | None] = lambda block: None
     """Why a block is to be neither delivered nor forwarded, a reason for the count of drops; None accepts
     it."""
+    useless: Callable[[Contact], None] = lambda sender: None
+    """Called with who sent a block that nobody honest sends."""
     dissemination: DisseminationFactory = EagerGossip
     may_receive: Callable[[PeerId, str], bool] = lambda peer, topic: True
     """Whether a process has the right to be sent a topic's events."""
@@ -450,6 +452,8 @@ class Community:
                 # It need not be fetched, nor be asked about again. A forged block is another matter: the
                 # true one may still come.
                 self.heard.add(source, first, count, self._context.now())
+            elif error.reason != NO_RIGHT:
+                self._services.useless(sender)  # honest members check what they pass on
             return None
         return block
 
