@@ -3,7 +3,8 @@
 Of two records under one key the one of higher version stays (of equal versions, the greater value), in
 whatever order they come. A record dies when its time to live is over. Storing the same record again
 never extends its life, for the remaining time travels with it and the shorter one counts: only a
-higher version lives longer. A full store keeps the keys nearest to its node.
+higher version lives longer. A full store keeps the keys nearest to its node, and of no block of addresses
+more than of others.
 
 A key is handed to a new node that belongs to the k closest, by the closest of the nodes that were there
 before, as far as these know: to one new node after the other, a few records at a time.
@@ -26,6 +27,7 @@ from overlay.dht.messages import FindValue, FoundNodes, FoundValue, Stored, Stor
 from overlay.dht.routing import RoutingTable
 from overlay.dht.upstream import RoutedPeer, Target, peer_of
 from overlay.steps import Steps, answer_to, pause, together
+from overlay.transport.address import block_of
 
 SWEEP_INTERVAL = 1.0
 """Seconds between two looks for expired records; reading one never returns it expired."""
@@ -90,7 +92,8 @@ class RecordStore:
         self._capacity = capacity
         self._capacity_a_source = capacity_a_source
         self._by_source: dict[Address, int] = {}
-        self._distances: list[int] = []
+        self._distances: dict[str, list[int]] = {}
+        """Of the keys from each block of addresses, sorted; this node's own are from none."""
         self._next_sweep = clock() + SWEEP_INTERVAL
 
     def __len__(self) -> int:
@@ -112,7 +115,7 @@ class RecordStore:
         if held is not None:
             source = held.source
         else:
-            insort(self._distances, self._distance(key))
+            insort(self._distances.setdefault(_block(source), []), self._distance(key))
             if source is not None:
                 self._by_source[source] = self._by_source.get(source, 0) + 1
         self._held[key] = _Held(record.version, record.value, expires, now, source)
@@ -164,15 +167,28 @@ class RecordStore:
             return False
         if len(self._held) < self._capacity:
             return True
-        farthest = self._distances[-1]
-        if self._distance(key) >= farthest:
+        farthest = self._to_make_way(self._distance(key), _block(source))
+        if farthest is None:
             return False
         self._drop(PeerId((farthest ^ self._owner).to_bytes(ID_BYTES, "big")))
         return True
 
+    def _to_make_way(self, distance: int, block: str) -> int | None:
+        """The farthest key of the block with the most, for another block; or of all, for one that is nearer.
+        Who stores many could else have none but its own here, all of them next to this node."""
+        others = (distances for name, distances in self._distances.items() if name)
+        most = max(others, key=len, default=[])
+        if len(self._distances.get(block, ())) + 1 < len(most):
+            return most[-1]
+        farthest = max(distances[-1] for distances in self._distances.values())
+        return farthest if distance < farthest else None
+
     def _drop(self, key: PeerId) -> None:
         source = self._held.pop(key).source
-        del self._distances[bisect_left(self._distances, self._distance(key))]
+        distances = self._distances[_block(source)]
+        del distances[bisect_left(distances, self._distance(key))]
+        if not distances:
+            del self._distances[_block(source)]
         if source is not None:
             left = self._by_source[source] - 1
             if left:
@@ -182,6 +198,10 @@ class RecordStore:
 
     def _distance(self, key: PeerId) -> int:
         return int.from_bytes(key, "big") ^ self._owner
+
+
+def _block(source: Address | None) -> str:
+    return "" if source is None else block_of(source.host)
 
 
 class ValueLookup(Lookup[StoredValue | None]):

@@ -14,14 +14,20 @@ of it, so that it knows all members at once (`adopt`); such records live no long
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from struct import pack
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.messages import HELD_ELSEWHERE
 from overlay.directory.tree import Shard, by_rank, fingerprint
+from overlay.transport.address import block_of
+
+STORE_FULL = "store_full"
+"""Why an announcement is refused: too many are held, and the sender's block of addresses has its share."""
 
 _SPARSEST = 3
 """Levels: a trace from farther below counts as one from there, so that one trace is never many members."""
@@ -252,14 +258,17 @@ class HeldShard:
 class ShardStore:
     """Shards by their place in the tree; one record for each member in each shard.
 
-    No member is evicted to make room, since records expire by themselves within one time-to-live: what
-    does not fit is refused, so that a flood cannot push out those that were there before.
+    What does not fit is refused, since records expire by themselves within one time-to-live: a flood cannot
+    push out those that were there before. Only the block of addresses with the most records makes way for
+    others, so that no host with many ports has all the room.
     """
 
     def __init__(self, config: DirectoryConfig) -> None:
         self._config = config
         self._shards: dict[Shard, HeldShard] = {}
         self._per_address: dict[Address, int] = {}
+        self._in_block: Counter[str] = Counter()
+        """Records of each block of addresses."""
         self._withdrawn: dict[tuple[Shard, PeerId], tuple[int, float]] = {}
         self._swept = float("-inf")
         self.records = 0
@@ -295,10 +304,12 @@ class ShardStore:
         if former is None:
             self._replace_at(held, sender)
             refusal = self._no_room(sender)
+            if refusal == STORE_FULL and self._make_way_for(sender):
+                refusal = self._no_room(sender)
             if refusal:
                 return refusal
-            self.records += 1
-            self._per_address[sender.address] = self._per_address.get(sender.address, 0) + 1
+            self._count(sender)
+            held = self._shards.get(shard)  # it may have lost its last record to make room
         if held is None:
             held = self._shards[shard] = HeldShard(shard, self._config, now)
         held.put(sender, leaf_depth, stay, sure, now)
@@ -335,8 +346,7 @@ class ShardStore:
             fits = held.has_room(sender.id, copy.leaf_depth) and not self._no_room(sender)
             if is_over or is_known or not fits or len(held.traces) >= self._config.capacity:
                 continue
-            self.records += 1
-            self._per_address[sender.address] = self._per_address.get(sender.address, 0) + 1
+            self._count(sender)
             expires = now + min(copy.left, self._config.record_life)
             mark = fingerprint(shard.topic, sender)
             held.adopt(
@@ -360,10 +370,33 @@ class ShardStore:
 
     def _no_room(self, sender: Contact) -> str:
         if self.records >= self._config.max_records:
-            return "store_full"
+            return STORE_FULL
         if self._per_address.get(sender.address, 0) >= self._config.max_records_per_address:
             return "address_full"
         return ""
+
+    def _make_way_for(self, sender: Contact) -> bool:
+        """Whether the block of addresses with the most records has lost some for another block: several,
+        since they have to be looked for."""
+        ((largest, most),) = self._in_block.most_common(1)
+        surplus = most - self._in_block[block_of(sender.host)] - 1
+        if surplus <= 0:
+            return False
+        theirs = (
+            (shard, held, record.contact)
+            for shard, held in self._shards.items()
+            for record in (*held.members.values(), *held.traces.values())
+            if block_of(record.contact.host) == largest
+        )
+        for one in list(islice(theirs, min(surplus, max(1, self._config.max_records // 64)))):
+            self._drop(*one)
+        return True
+
+    def _count(self, sender: Contact) -> None:
+        """One more record is held."""
+        self.records += 1
+        self._per_address[sender.address] = self._per_address.get(sender.address, 0) + 1
+        self._in_block[block_of(sender.host)] += 1
 
     def _drop(self, shard: Shard, held: HeldShard, sender: Contact) -> None:
         held.remove(sender.id)
@@ -393,6 +426,10 @@ class ShardStore:
     def _forget(self, addresses: list[Address]) -> None:
         for address in addresses:
             self.records -= 1
+            block = block_of(address.host)
+            self._in_block[block] -= 1
+            if not self._in_block[block]:
+                del self._in_block[block]
             left = self._per_address[address] - 1
             if left:
                 self._per_address[address] = left

@@ -1,4 +1,4 @@
-"""A member sends what is of no use in its own session: it is noticed, and costs no more than others' floods."""
+"""A member sends what is of no use in its own session: that is noticed, and costs no more than any flood."""
 
 from __future__ import annotations
 

@@ -129,6 +129,22 @@ def test_one_address_cannot_fill_the_store() -> None:
     )
 
 
+def test_a_host_with_many_ports_cannot_fill_the_store_with_keys_next_to_its_node() -> None:
+    store = ours(lambda: 0.0, capacity=40, capacity_a_source=10)
+    for n in range(1, 101):
+        store.offer(
+            PeerId(n.to_bytes(20, "big")), StoredValue(1, b"v", 9.0), Address("10.6.6.6", n)
+        )
+    others = [PeerId(bytes([n]) * 20) for n in range(1, 31)]
+    for n, place in enumerate(others):
+        assert store.offer(place, StoredValue(1, b"v", 9.0), Address(f"10.0.{n}.1", 1)) == 1
+    assert set(others) <= {held for held, _ in store}
+    assert len(store) == 40
+    assert store.offer(
+        PeerId(bytes(19) + b"\xff"), StoredValue(1, b"v", 9.0), Address("10.6.6.7", 1)
+    )
+
+
 def test_expired_records_leave_memory() -> None:
     now = [0.0]
     store = ours(lambda: now[0])
@@ -137,8 +153,7 @@ def test_expired_records_leave_memory() -> None:
     now[0] = 10.0
     store.cull()
     assert len(store) == 0
-    assert store._by_source == {}
-    assert store._distances == []
+    assert store._by_source == store._distances == {}
 
 
 def test_records_that_nobody_stored_lately_are_due() -> None:

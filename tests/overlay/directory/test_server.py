@@ -132,6 +132,31 @@ def test_a_flood_over_many_topics_is_bounded_for_an_address_and_in_all() -> None
     assert fixture.server.records == 0
 
 
+def test_a_host_with_many_ports_does_not_have_all_the_room() -> None:
+    config = DirectoryConfig(max_records=300, max_records_per_address=50, announcement_burst=10_000)
+    fixture = Fixture(config)
+
+    def announce(host: str, port: int) -> str:
+        peer = Contact(PeerId(fixture.random.randbytes(20)), host, port)
+        topic = PeerId(fixture.random.randbytes(20))
+        reply = fixture.server.handle(peer, AnnounceMember(topic, 0, 0, 7, TOKEN, False))
+        assert isinstance(reply, AnnounceReply)
+        return reply.refused
+
+    honest = fixture.peers(20)
+    for peer in honest[:10]:
+        fixture.announce(peer)
+    flood = [announce("10.6.6.6", port) for port in range(1, 401)]
+    assert flood.count("store_full") == 400 - 290
+    for peer in honest[10:]:
+        assert fixture.announce(peer).refused == ""
+    assert set(fixture.query().contacts) == set(honest)
+    assert all(announce(f"10.7.{n}.1", 1) == "" for n in range(200))
+    store = fixture.server._store
+    assert store.records == sum(len(held) for held in store._shards.values()) <= 300
+    assert store.records == sum(store._in_block.values()) == sum(store._per_address.values())
+
+
 def test_withdrawals_are_remembered_within_a_bound() -> None:
     config = DirectoryConfig(max_records=400, announcement_burst=10_000)
     fixture = Fixture(config)
@@ -277,6 +302,7 @@ def test_what_is_counted_is_what_is_held(actions: list[tuple[str, int, int]]) ->
     fixture.query()
     assert store.records == sum(len(held) for held in store._shards.values())
     assert store.records == sum(store._per_address.values()) <= 40
+    assert store.records == sum(store._in_block.values())
     for shard in list(store._shards):
         reply = fixture.query(
             shard
