@@ -46,7 +46,7 @@ def test_events_go_on_while_a_network_changes_its_key() -> None:
     "seed", [1, *(pytest.param(s, marks=pytest.mark.sweep) for s in (2, 3, 4))]
 )
 def test_no_event_is_lost_while_a_lossy_network_changes_its_key_node_by_node(seed: int) -> None:
-    """Every node takes each step when all have taken the one before, as the manual says; events never stop."""
+    """Every node takes each step when all have taken the one before, as the manual says; events go on."""
     count = 5
 
     async def main() -> None:
