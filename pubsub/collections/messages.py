@@ -51,6 +51,8 @@ class Announcement:
     """All publishers are told of, rather than those heard in this stay."""
     counts: tuple[tuple[PeerId, bytes, int], ...]
     """Publisher, its run, and the number of its latest addition that the sender has."""
+    new: bool = False
+    """The sender has not been settled with anybody yet."""
 
     def __post_init__(self) -> None:
         if len(self.counts) > MOST_COUNTS or min(self.stay, self.echo, self.clock) < 0:

@@ -206,7 +206,7 @@ class StrongHub:
             on_settled=self._change.tell,
             count=collections.drops.add,
             is_done=lambda *upto: self._strong.is_done(*upto),
-            is_alone=self._is_alone,
+            is_whole=self._is_whole,
             is_held_up=lambda: self._strong.is_log_failing,
         )
 
@@ -217,9 +217,9 @@ class StrongHub:
             raise ClosedError(f"this node takes no part in {self.topic}")
         return strong
 
-    def _is_alone(self) -> bool:
+    def _is_whole(self) -> bool:
         strong = self._collections.strong_topics.get(self.topic)
-        return strong is not None and strong.is_alone
+        return strong is not None and strong.is_whole
 
     # Joining and leaving.
 

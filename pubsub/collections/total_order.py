@@ -8,9 +8,9 @@ addition of a publisher that crashed, which only one member got, is still delive
 
 Announcements count within one *stay* in a stable view: one that was made before both sides had come to
 the view says nothing about it. An addition is *foreign* to a stay when its publisher is not in the view
-and no member had it when it came to the view; it waits for the next one. A newcomer may be alone in a
-view for a moment, before it has heard those who are there: what it has of them is foreign then, and it is
-not settled, unless all of them are taken for gone. Additions wait to be published until their publisher is
+and no member had it when it came to the view; it waits for the next one. A newcomer may be in a view alone,
+or with newcomers alone, before it has heard those who are there: what it has of them is foreign then, and it
+is not settled, unless all of them are taken for gone. Additions wait to be published until their publisher is
 *settled*, having heard everybody in this stay, so that their clocks are higher than those of all that was
 delivered before.
 
@@ -65,6 +65,8 @@ class _Peer:
     """It has told of all publishers."""
     clock: int = -1
     """The highest clock of an announcement that is caught up with."""
+    is_new: bool = True
+    """As far as is known, it has not been settled with anybody either."""
     waiting: list[Announcement] = field(default_factory=list)
     """Those that are not; one that tells only of this stay's publishers counts after a whole one."""
 
@@ -97,12 +99,12 @@ class TotalOrder:
         on_settled: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda reason: None,
         is_done: Callable[[PeerId, bytes, int], bool] = lambda publisher, run, number: False,
-        is_alone: Callable[[], bool] = lambda: True,
+        is_whole: Callable[[], bool] = lambda: True,
         is_held_up: Callable[[], bool] = lambda: False,
     ) -> None:
         """`count` is told why something is dropped or not believed. `is_done(publisher, run, number)`: no
         addition up to this number is to come any more, be it that they were made before this member came.
-        `is_alone`: nobody else takes part, as far as is known, but those taken for gone. `is_held_up`:
+        `is_whole`: all who take part, as far as is known, are in the view or taken for gone. `is_held_up`:
         additions have come to this member, and wait for its disk."""
         self.orders = False
         """Whether this member delivers in order; the others need its announcements even if it does not."""
@@ -116,7 +118,7 @@ class TotalOrder:
         self._on_settled = on_settled
         self._count = count
         self._is_done = is_done
-        self._is_alone = is_alone
+        self._is_whole = is_whole
         self._is_held_up = is_held_up
         self._seen: dict[Source, int] = {}
         self._excused: dict[Source, int] = {}
@@ -185,13 +187,23 @@ class TotalOrder:
 
     @property
     def is_settled(self) -> bool:
-        """The view is stable, and every member has been heard since it is. A newcomer that is alone in its
-        view though others take part has only not heard them yet."""
-        if self._members is None:
-            return False
-        if not self._peers and self._is_new and self._expects_others:
-            return self._is_alone()
-        return all(peer.heard for peer in self._peers.values())
+        """The view is stable, and every member has been heard since it is."""
+        return (
+            self._members is not None
+            and all(peer.heard for peer in self._peers.values())
+            and not self._lacks_others
+        )
+
+    @property
+    def _lacks_others(self) -> bool:
+        """This member and all others in its view are newcomers, and have only not heard yet those who take
+        part, and may have an order."""
+        return (
+            self._is_new
+            and self._expects_others
+            and all(peer.is_new for peer in self._peers.values())
+            and not self._is_whole()
+        )
 
     @property
     def waiting(self) -> int:
@@ -307,6 +319,7 @@ class TotalOrder:
         self._stay_of[sender] = announcement.stay
         if announcement.echo == self._stay:
             self._echoed[sender] = None
+            peer.is_new = peer.is_new and announcement.new
             peer.add(announcement)
             if announcement.whole:
                 peer.heard = True
@@ -353,7 +366,12 @@ class TotalOrder:
         sources = self._seen if whole else self._heard_now
         counts = tuple((*source, self._seen[source]) for source in sources)
         echo = self._stay_of.get(peer, 0)
-        self._send(peer, Announcement(self._view, self._stay, echo, self._promise(), whole, counts))
+        self._send(
+            peer,
+            Announcement(
+                self._view, self._stay, echo, self._promise(), whole, counts, self._is_new
+            ),
+        )
 
     def _promise(self) -> int:
         """No addition with this clock or a lower one will be published here."""
@@ -366,7 +384,7 @@ class TotalOrder:
     def _announce_again(self) -> None:
         if self._members is None:
             return
-        is_waiting = self.waiting or not (self._peers or self.is_settled)
+        is_waiting = self.waiting or self._lacks_others
         is_idle = is_waiting and not self._is_held_up()
         self._idle_repeats = self._idle_repeats + 1 if is_idle else 0
         if self._idle_repeats * self._config.repeat >= self._config.patience:

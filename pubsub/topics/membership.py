@@ -92,9 +92,10 @@ class TopicMembership:
         return self._views.is_stable
 
     @property
-    def is_alone(self) -> bool:
-        """Whether nobody else has subscribed but those taken for gone."""
-        return all(peer in self._row.suspected for peer in self.participants if peer != self.me)
+    def is_whole(self) -> bool:
+        """Whether all that have subscribed are in the view, or taken for gone."""
+        missing = self.participants.keys() - self.view.members
+        return missing <= self._row.suspected.keys()
 
     def can_talk_to(self, peer: PeerId) -> bool:
         """Whether a participant's own channel is not known to be closed."""

@@ -212,9 +212,9 @@ class StrongTopic:
         return self.core.membership.is_stable
 
     @property
-    def is_alone(self) -> bool:
-        """Whether nobody else takes part, as far as is known here, but those taken for gone."""
-        return self.core.membership.is_alone and not self.unanswered
+    def is_whole(self) -> bool:
+        """Whether all who take part, as far as is known here, are in the view or taken for gone."""
+        return self.core.membership.is_whole and not self.unanswered
 
     @property
     def participants(self) -> list[Participant]:

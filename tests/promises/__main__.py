@@ -24,7 +24,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from pubsub.reliable.numbers import Numbers, Span
+from pubsub.reliable.numbers import Numbers
 from tests.memory import keep_files_in_memory
 from tests.promises import (
     best_effort,
@@ -133,10 +133,11 @@ class Sums:
     def add(self, outcome: Outcome) -> None:
         """Count a schedule, unless it was."""
         run = f"{outcome.commit} {outcome.service}"
-        seeds = Numbers(spans=[Span(first, last) for first, last in self.seeds.get(run, ())])
-        if not seeds.add(outcome.seed):
+        counted = self.seeds.get(run, ())
+        seeds = Numbers(spans=[(first + 1, last + 1) for first, last in counted])
+        if not seeds.add(outcome.seed + 1):  # a set of numbers begins at 1, and seeds at 0
             return
-        self.seeds[run] = list(seeds.spans())
+        self.seeds[run] = [(first - 1, last - 1) for first, last in seeds.spans()]
         is_broken = bool(outcome.violations)
         service = self.services.setdefault(outcome.service, dict.fromkeys(COUNTED, 0))
         raised = sum(outcome.faults.values())

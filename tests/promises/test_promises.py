@@ -68,10 +68,10 @@ def test_members_that_disagree_about_the_order_are_noticed() -> None:
 def test_the_ledger_names_the_seeds_that_broke_a_promise(tmp_path: Path) -> None:
     kept = tmp_path / "ledger.json"
     first = [
-        Outcome("strong", 7, ["something was lost"], commit="abc"),
+        Outcome("strong", 0, ["something was lost"], commit="abc"),
         Outcome("strong", 8, seconds=3600.0, faults=Counter(crash=2), commit="abc"),
     ]
-    second = [Outcome("strong", 8, commit="def"), Outcome("strong", 7, commit="def")]
+    second = [Outcome("strong", 8, commit="def"), Outcome("strong", 0, commit="def")]
     for outcomes in (first, first + second):
         sums = Sums(kept)
         for outcome in outcomes:
@@ -79,7 +79,7 @@ def test_the_ledger_names_the_seeds_that_broke_a_promise(tmp_path: Path) -> None
         sums.write(kept)
     text = "\n".join(lines(Sums(kept), 4.0))
     assert "| strong | 4 | 1.0 | 2 | 0 | 1 |" in text, "a schedule counts once"
-    assert "- strong, seed 7, at abc: something was lost; nothing at def" in text
+    assert "- strong, seed 0, at abc: something was lost; nothing at def" in text
     assert "| crash | 2 |" in text
     assert "| abc | 2 | 1 |" in text
     assert "| def | 2 | 0 |" in text

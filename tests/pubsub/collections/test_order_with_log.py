@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from overlay.virtual import Latency, nth_host
+from pubsub import Node
 from pubsub.collections import DASortedBag, DASortedSet, DAStrongBag, Element
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
@@ -94,6 +96,40 @@ def test_what_waited_for_its_place_or_its_application_in_a_crash_comes_again(
         await again.add("after")
         await asyncio.sleep(5)
         assert second[-1] == all_of_them[-1] == "after"
+
+    stage(seed, main)
+
+
+def test_members_that_return_together_wait_for_those_who_are_there(
+    seed: int, tmp_path: Path
+) -> None:
+    """Two that hear each other before the others are a view for a moment, and have no order of its own."""
+
+    async def main(company: Company) -> None:
+        got: list[list[Any]] = [[], [], [], []]
+
+        async def open_on(node: Node, number: int) -> DASortedSet:
+            member = node.collection(DASortedSet, TOPIC, log=tmp_path / f"{number}.db", keep=0)
+            await member.contains(into(got[number]))
+            return await company.playground.stack.enter_async_context(member)
+
+        members = [await open_on(await company.node(), number) for number in range(4)]
+        await asyncio.sleep(5)
+        await members[0].add("before")
+        await asyncio.sleep(5)
+        gone = [company.crash(member) for member in members[2:]]
+        await asyncio.sleep(FAILURE_SECONDS)
+        await members[0].add_all(["they", "are", "away"])
+        nodes = [await company.restart(number) for number in gone]
+        for away in gone:
+            for there in (0, 1):
+                slow = Latency.constant(1.5)
+                company.network.link(nth_host(away), nth_host(there), latency=slow)
+        again = await asyncio.gather(*map(open_on, nodes, gone))
+        async with asyncio.timeout(20):
+            await again[0].add("back")
+        await asyncio.sleep(FAILURE_SECONDS)
+        assert got == [["before", "they", "are", "away", "back"]] * 4
 
     stage(seed, main)
 

@@ -150,26 +150,57 @@ def test_a_newcomer_that_has_not_heard_the_others_is_not_settled_alone(are_gone:
     context = stage.context(numbered_contact(0))
     me, other = context.contact.id, PeerId(b"o" * 20)
     given: list[str] = []
-    is_alone = False
+    is_whole = False
     order = TotalOrder(
         me,
         lambda to, announcement: None,
         context.call_later,
         given.append,
         OrderConfig(patience=10.0),
-        is_alone=lambda: is_alone,
+        is_whole=lambda: is_whole,
     )
     order.begin_to_order()
     order.receive((other, b"1"), 5, 40, "from before its crash")
     order.stable(b"alone", (me,))
     stage.run_for(5.0)
     assert not order.is_settled
-    is_alone = are_gone
+    is_whole = are_gone
     stage.run_for(2.0)
     assert order.is_settled == are_gone
     stage.run_for(10.0)
     assert order.is_settled, "nobody waits for ever"
     assert given == ["from before its crash"]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_newcomers_that_have_not_heard_the_others_are_not_settled_among_themselves(
+    is_new: bool,
+) -> None:
+    stage = Stage(seed=1)
+    context = stage.context(numbered_contact(0))
+    me, other, third = context.contact.id, PeerId(b"o" * 20), PeerId(b"t" * 20)
+    given: list[str] = []
+    order = TotalOrder(
+        me,
+        lambda to, announcement: None,
+        context.call_later,
+        given.append,
+        OrderConfig(patience=10.0),
+        is_whole=lambda: False,
+    )
+    order.begin_to_order()
+    order.stable(b"two", (me, other))
+    order.announced(other, Announcement(b"two", 1, 1, 5, True, (), is_new))
+    order.receive((other, b"1"), 1, 4, "added by the other one")
+    stage.run_for(5.0)
+    assert order.is_settled != is_new, "one that has been here for longer goes on with its order"
+    stage.run_for(10.0)
+    assert order.is_settled, "nobody waits for ever"
+    assert given == ["added by the other one"]
+    order.stable(b"three", (me, other, third))
+    order.announced(third, Announcement(b"three", 1, 2, 5, True, (), True))
+    order.announced(other, Announcement(b"three", 2, 2, 5, True, ()))
+    assert order.is_settled
 
 
 def test_a_member_whose_disk_fails_does_not_give_up_what_waits_for_the_disk() -> None:

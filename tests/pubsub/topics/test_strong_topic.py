@@ -374,28 +374,28 @@ def test_messages_of_topics_that_nobody_joined_here_are_counted_and_dropped() ->
     play(script, loss=0.0)
 
 
-def test_one_that_nobody_answered_does_not_take_itself_for_alone() -> None:
+def test_one_that_nobody_answered_knows_that_others_may_take_part() -> None:
     async def script(network: Network, nodes: StrongNodes) -> None:
         first = await nodes.start()
         network.link(nth_host(0), nth_host(1), latency=Latency.constant(1.5))
         second = await nodes.start()
         assert len(second.strong.participants) == 1, "it has begun the topic by itself"
-        assert first.strong.is_alone
-        assert not second.strong.is_alone
+        assert first.strong.is_whole
+        assert not second.strong.is_whole
         await asyncio.sleep(20)
         assert len(second.strong.participants) == 2
         network.crash(first.host)
         await asyncio.sleep(30)
-        assert second.strong.is_alone, "it has met the other one, which is gone"
+        assert second.strong.is_whole, "it has met the other one, which is gone"
 
     play(script, loss=0.0)
 
 
-def test_one_that_was_told_that_nobody_takes_part_is_alone() -> None:
+def test_one_that_was_told_that_nobody_takes_part_expects_nobody() -> None:
     async def script(network: Network, nodes: StrongNodes) -> None:
         first = await nodes.start()
         await first.strong.leave()
         second = await nodes.start()
-        assert second.strong.is_alone
+        assert second.strong.is_whole
 
     play(script)
