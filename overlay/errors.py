@@ -6,6 +6,7 @@ it is counted under a reason and dropped (see `overlay.metrics`).
 """
 
 import errno
+import inspect
 import os
 from dataclasses import fields
 from typing import Any
@@ -46,6 +47,15 @@ def why(error: BaseException) -> str:
     if number in errno.errorcode:
         return os.strerror(number).lower()
     return " ".join(str(error).split())
+
+
+def check_function(name: str, function: Any, error: type[UsageError] = UsageError) -> None:
+    """Raise `error` unless it can be called here and now. A coroutine function cannot: nobody would await its
+    answer, and a coroutine counts as true."""
+    if not callable(function):
+        raise error(f"{name} must be a function, not {function!r}")
+    if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))):
+        raise error(f"{name} must be a plain function, not a coroutine function: {function!r}")
 
 
 class NetworkError(CamcastError):

@@ -420,6 +420,9 @@ class CommunityOfNode:
                 result = callback(event)
                 if inspect.isawaitable(result):
                     await result
-            except Exception:
+            except (Exception, asyncio.CancelledError) as error:
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
+                    raise  # the node ends; otherwise something that the callback awaited was cancelled
                 errors.add()
                 _log.exception("the callback of a subscription to %s failed", self.topic)

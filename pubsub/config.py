@@ -18,7 +18,7 @@ from overlay.channel import ChannelConfig
 from overlay.contact import Address, AddressError
 from overlay.dht import DhtConfig
 from overlay.directory import DirectoryConfig
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_function
 from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.membership.config import MembershipConfig
@@ -264,10 +264,7 @@ class NodeConfig:
         self._check_mode()
         for pattern, validator in self.validators.items():
             Pattern.of(pattern)
-            if not callable(validator):
-                raise ConfigurationError(
-                    f"the validator of {pattern} must be a function, not {validator!r}"
-                )
+            check_function(f"the validator of {pattern}", validator, ConfigurationError)
         for topic, parameters in self.topic_parameters.items():
             check_topic_name(topic)
             check_type(f"topic_parameters of {topic}", parameters, "Parameters", (Parameters,))

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast, get_args
 import msgpack
 
 from overlay.context import Timer
-from overlay.errors import ClosedError
+from overlay.errors import ClosedError, check_function
 from overlay.futures import Finish
 from overlay.wire import WireError
 from pubsub.archive.client import DurableClient, NearerWatch
@@ -123,6 +123,8 @@ class DurableSubscription:
             raise DurableUsageError("share goes without delivery and without resume")
         if gaps not in get_args(Gaps):
             raise DurableUsageError(f'gaps is "skip", "give" or "raise", not {gaps!r}')
+        if on_gap is not None:
+            check_function("on_gap", on_gap)
         self._share = share
         self.pattern = pattern
         self.name = name
@@ -574,13 +576,15 @@ class DurableSubscription:
 
 
 def _profiles(where: Where) -> tuple[Profile, ...]:
-    several = [where] if where is None or isinstance(where, str | Profile) else where
-    if not several:
-        raise DurableUsageError("where is a condition, a profile, or several of them, not none")
-    return tuple(
-        one if isinstance(one, Profile) else Profile() if one is None else Profile.of(one)
-        for one in several
-    )
+    if where is None:
+        return (Profile(),)
+    several = [where] if isinstance(where, str | Profile) else where
+    is_list = isinstance(several, Sequence) and len(several) > 0
+    if not is_list or not all(isinstance(one, str | Profile) for one in several):
+        raise DurableUsageError(
+            f"where is a condition, a profile, or several of them, not {where!r}"
+        )
+    return tuple(one if isinstance(one, Profile) else Profile.of(one) for one in several)
 
 
 def _since(begin: Begin) -> tuple[Since, float]:

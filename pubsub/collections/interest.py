@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, Self, get_args
 
-from overlay.errors import ClosedError, UsageError
+from overlay.errors import ClosedError, UsageError, check_function
 from pubsub.collections.content import Element
 from pubsub.filters import Filter
 from pubsub.reliable.receipts import News
@@ -78,6 +78,7 @@ class Interest:
             self.filter = Filter.parse(filter) if isinstance(filter, str) else filter
             self._predicate = self.filter.matches
         elif filter is not None:
+            check_function("filter", filter)
             self._predicate = filter
         if takes and filter is not None and self.filter is None:
             raise UsageError(

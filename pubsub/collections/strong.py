@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from overlay.errors import check_function
 from pubsub.collections.config import CollectionConfig
 from pubsub.collections.content import Element, LocalContent
 from pubsub.collections.dac import DAC, CollectionError
@@ -45,6 +46,8 @@ class StrongCollection(DAC):
         super().__init__(collections, topic, **options)
         if config is not None and not isinstance(config, CollectionConfig):
             raise CollectionError(f"config is a CollectionConfig, not {config!r}")
+        if on_gap is not None:
+            check_function("on_gap", on_gap)
         self.log = log
         self.config = config
         self.on_gap = on_gap

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,6 +56,8 @@ from pubsub.validation import REFUSED
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
 
+
+_log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 1.0
 """How long offers and answers have to arrive when the topic is left."""
@@ -446,7 +449,11 @@ class StrongHub:
             for interest in collection.interests:
                 interest.tell_gap(gap)
             if collection.on_gap is not None:
-                collection.on_gap(gap)
+                try:
+                    collection.on_gap(gap)
+                except Exception:
+                    collection._count_error("on_gap")
+                    _log.exception("on_gap of %s failed", self.topic)
 
     # Participants and views.
 

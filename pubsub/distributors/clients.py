@@ -34,7 +34,7 @@ from typing import Any, Literal, Self, get_args
 from overlay.bounded import remember
 from overlay.contact import PeerId
 from overlay.entropy import entropy
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_function
 from overlay.futures import Futures
 from overlay.wire import WireError
 from pubsub.distributors.light_client import LightClient, NoDistributor, NoSuchService
@@ -243,6 +243,8 @@ class ServiceSubscription:
         gaps: Gaps,
         on_gap: Callable[[Gap], None] | None,
     ) -> None:
+        if on_gap is not None:
+            check_function("on_gap", on_gap)
         self.service = service
         self.semantics = semantics
         self.gaps: Gaps = gaps

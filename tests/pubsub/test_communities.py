@@ -75,6 +75,28 @@ def test_an_exception_of_a_callback_is_counted_and_ends_nothing() -> None:
     play(2, main)
 
 
+def test_a_callback_that_awaits_what_was_cancelled_ends_nothing() -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        community = CommunityManager(node).get_community("/a")
+        got: list[object] = []
+
+        async def awaits_what_was_cancelled(event: Event) -> None:
+            got.append(event.data)
+            work = asyncio.ensure_future(asyncio.sleep(5))
+            work.cancel()
+            await work
+
+        await community.subscribe(awaits_what_was_cancelled)
+        await community.publish(1)
+        await community.publish(2)
+        await asyncio.sleep(1)
+        assert got == [1, 2]
+        assert node.metrics.counter("callback_errors", "").value == 2
+
+    play(3, main)
+
+
 def test_a_community_named_by_a_class_has_the_communities_of_its_bases_above_it() -> None:
     async def main(p: Playground) -> None:
         _, matches = await p.subscriber(Match)

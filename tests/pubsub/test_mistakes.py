@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from overlay.errors import UsageError
-from pubsub import DurableConfig, Parameters
+from pubsub import (
+    DAStrongSet,
+    DAWeakSet,
+    DurableConfig,
+    NodeConfig,
+    Parameters,
+    Subscriber,
+)
 from pubsub.camcast.parameters import ParameterError
 from pubsub.doors.http import HttpConfig
 from pubsub.doors.mqtt import MqttConfig
@@ -76,6 +83,36 @@ def test_options_that_a_subscription_does_not_have_are_named(
             node.subscribe("/a", **options)
 
     play(74, main)
+
+
+async def answer_later(_: Any) -> bool:
+    return False
+
+
+def test_a_function_that_nobody_would_await_is_refused() -> None:
+    """Its coroutine would count as true, and so as the answer yes."""
+    with pytest.raises(UsageError, match="the validator of /a must be a plain function"):
+        NodeConfig(validators={"/a": answer_later})  # type: ignore[dict-item]
+
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        plain = "must be a plain function, not a coroutine function"
+        for kind in (DAWeakSet, DAStrongSet):
+            with pytest.raises(UsageError, match=f"filter {plain}"):
+                node.collection(kind, "/a").contains(filter=answer_later)
+        with pytest.raises(UsageError, match="filter must be a function, not 5"):
+            node.collection(DAStrongSet, "/a").contains(filter=5)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=f"on_gap {plain}"):
+            node.collection(DAStrongSet, "/a", on_gap=answer_later)
+        with pytest.raises(UsageError, match=f"on_gap {plain}"):
+            node.subscribe("/a", durable="name", on_gap=answer_later)
+        with pytest.raises(UsageError, match=f"on_gap {plain}"):
+            async with Subscriber(node=node) as light:
+                light.subscribe("a", on_gap=answer_later)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="where is a condition, a profile, or several"):
+            node.subscribe("/a", durable="name", where=5)
+
+    play(76, main)
 
 
 @pytest.mark.parametrize("options", [{"copies": 1}, {"copies": 3}])
