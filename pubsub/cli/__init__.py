@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
+import io
+import os
 import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-from overlay.errors import CamcastError
+from overlay.errors import CamcastError, why
 
 COMMANDS = {
     "node": "run a peer until it is stopped",
@@ -41,16 +44,20 @@ PLUGINS = "camcast.commands"
 """The entry point group: modules with `ABOUT` and `add_command(commands)`, by the command's name."""
 
 
+_NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; an expected error is one sentence on the standard error, and exit code 1."""
-    words = sys.argv[1:] if argv is None else argv
+    """Run a command; an expected error is one sentence on the standard error, and exit code 1.
+
+    What the output's encoding lacks is escaped. Who reads the output may stop reading: that ends the command,
+    and is not an error.
+    """
+    _have_streams()
     try:
-        parser = parser_for(words)
-        arguments, unknown = parser.parse_known_args(words)
-        if unknown:
-            parser.prog = f"camcast {arguments.command}"  # whose help has what there is
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-        code: int = arguments.action(arguments)
+        code = _obey(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return code
     except CamcastError as error:
         print(f"camcast: {error}", file=sys.stderr)
         return 1
@@ -64,12 +71,47 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    except BrokenPipeError:  # the reader of the output has seen enough
-        sys.stderr.close()
+    except BrokenPipeError:
+        _give_output_up()
         return 0
+    except OSError as error:
+        if error.errno not in _NO_OUTPUT or error.filename is not None:
+            raise
+        _give_output_up()
+        print(f"camcast: the output cannot be written: {why(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _obey(words: Sequence[str]) -> int:
+    parser = parser_for(words)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        parser.prog = f"camcast {arguments.command}"  # whose help has what there is
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    code: int = arguments.action(arguments)
     return code
+
+
+def _have_streams() -> None:
+    """A stream that was closed before the start is nowhere: a socket of the command would have its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _give_output_up() -> None:
+    """What is still in the buffer would be written when the interpreter ends, and fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

@@ -10,7 +10,6 @@ from typing import Any, get_args
 from overlay.membership.modes import ModeName
 from overlay.virtual import Network
 from pubsub.cli.options import add_command as add
-from pubsub.cli.terminal import call
 from pubsub.node import Node
 from pubsub.subscription import Subscription
 
@@ -48,7 +47,7 @@ def add_command(commands: Any) -> None:
         default="structured",
     )
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same run")
-    parser.set_defaults(action=lambda arguments: call(lambda: run_demo(arguments)))
+    parser.set_defaults(action=run_demo)
 
 
 def run_demo(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ from typing import Any
 
 from overlay.session import new_key
 from pubsub.cli.options import add_command as add
-from pubsub.cli.terminal import call
 
 
 def add_command(commands: Any) -> None:
@@ -15,7 +14,7 @@ def add_command(commands: Any) -> None:
     about = "print a new network key"
     example = "example: camcast key new > network.key"
     new = inner.add_parser("new", help=about, description=about, epilog=example)
-    new.set_defaults(action=lambda arguments: call(print_new_key))
+    new.set_defaults(action=lambda arguments: print_new_key())
 
 
 def print_new_key() -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from overlay.identity import Identity
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node, with_file
-from pubsub.cli.terminal import call, run
+from pubsub.cli.terminal import run
 from pubsub.rights import (
     FOREVER,
     Action,
@@ -58,7 +58,7 @@ def _inner(
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
     if action is not None:
-        parser.set_defaults(action=lambda arguments: call(lambda: action(arguments)))
+        parser.set_defaults(action=action)
     return parser
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from overlay.contact import Address
 from overlay.errors import NetworkError, why
 from pubsub.cli.options import add_command as add
-from pubsub.cli.terminal import call
 from pubsub.text import visible
 
 
@@ -19,7 +18,7 @@ def add_command(commands: Any) -> None:
     parser = add(commands, "status", "camcast status 127.0.0.1:9100")
     parser.add_argument("address", metavar="HOST:PORT", help="what the node was given as --metrics")
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
-    parser.set_defaults(action=lambda arguments: call(lambda: show_status(arguments)))
+    parser.set_defaults(action=show_status)
 
 
 def show_status(arguments: argparse.Namespace) -> int:

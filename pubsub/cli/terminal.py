@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -130,27 +129,9 @@ def _text(line: bytes) -> str:
 def run(main: Coroutine[Any, Any, int]) -> int:
     """The coroutine's exit code; Ctrl-C and SIGTERM cancel it, so that its node leaves the network."""
     try:
-        return call(lambda: loops.run(_stoppable(main)))
+        return loops.run(_stoppable(main))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return INTERRUPTED
-
-
-def call(main: Callable[[], int]) -> int:
-    """The function's exit code; it may print whatever it likes.
-
-    What the output's encoding lacks is escaped. Who reads the output may stop reading: that ends the command,
-    and is not an error.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        code = main()
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # What is still in the buffer would be written when the interpreter ends, and fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 async def _stoppable(main: Coroutine[Any, Any, int]) -> int:

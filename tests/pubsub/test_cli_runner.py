@@ -43,3 +43,25 @@ def test_a_command_whose_output_nobody_reads_ends_without_a_word(words: tuple[st
             timeout=60,
         )
     assert (result.returncode, result.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", [("key", "new"), ("completion", "fish"), ("publish", "/a", "1")])
+def test_output_that_cannot_be_written_is_one_sentence(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            command(*words), cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    said = b"camcast: the output cannot be written: no space left on device\n"
+    assert (result.returncode, result.stderr) == (1, said)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_was_closed_before_is_nowhere(closed: str) -> None:
+    line = f'exec "$@" {closed}'
+    result = subprocess.run(
+        ["sh", "-c", line, "sh", *command("top", "--count", "1")],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
