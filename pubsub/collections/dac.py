@@ -92,8 +92,10 @@ class DAC(abc.ABC):
         self.interests: list[Interest] = []
         self._collections = collections
         self._content = LocalContent(keep, self.is_unique)
-        self.tasks = Tasks(f"collection {topic.name}", collections.node.metrics)
-        """What runs for this collection; its calls raise when one of them has died."""
+        self.tasks = Tasks(
+            f"collection {topic.name}", collections.node.metrics, lambda failure: self._wake()
+        )
+        """What runs for this collection; its calls, and iterations, raise when one of them has died."""
         self._next_remover = 0
         self._is_open = False
         self._is_closed = False
@@ -298,6 +300,10 @@ class DAC(abc.ABC):
     async def _end_interest(self, interest: Interest) -> None:
         if interest in self.interests:
             self.interests.remove(interest)
+
+    def _wake(self) -> None:
+        for interest in self.interests:
+            interest.wake()
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -203,6 +203,10 @@ class Interest:
             for then in waiting:
                 then(True)
 
+    def wake(self) -> None:
+        """Have who waits for an element look whether one can come."""
+        self._arrival.tell()
+
     def __len__(self) -> int:
         """How many elements wait."""
         return len(self._queue)
@@ -219,6 +223,7 @@ class Interest:
         while not self._queue:
             if self._ended:
                 raise StopAsyncIteration
+            self._collection.tasks.check()
             await self._arrival.wait()
         element = self._next()
         if isinstance(element, Gap) and self.gaps == "raise":

@@ -107,6 +107,7 @@ class Publisher(LightClient):
         finally:
             core.stop()
             del self._publishing[service]
+            self._wake()
 
     async def publish(
         self,
@@ -135,18 +136,13 @@ class Publisher(LightClient):
             await self.create(service)
             core = self._publishing[service]
         while not core.has_room:
-            await self._news.wait()
-            self._open()
+            await self._next_news(core)
         number = core.publish(content)
 
         def reached(wait: Wait) -> bool:
             return wait == "sent" or (core.stable if wait == "safe" else core.received) >= number
 
-        async def change() -> None:
-            await self._news.wait()
-            self._open()
-
-        return MessageReceipt(number, reached, change)
+        return MessageReceipt(number, reached, lambda: self._next_news(core))
 
     async def close(self) -> None:
         """Wait a moment for what was sent to be received, and stop; more than once is fine."""
@@ -154,15 +150,22 @@ class Publisher(LightClient):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LINGER):
                     for service in list(self._publishing):
-                        await self.flush(service)
+                        with contextlib.suppress(NoSuchService):
+                            await self.flush(service)
         await super().close()
 
     async def flush(self, service: str) -> None:
         """Wait until every message so far has been received by a distributor."""
         core = self._publishing.get(service)
         while core is not None and core.received < core.last:
-            await self._news.wait()
-            self._open()
+            await self._next_news(core)
+
+    async def _next_news(self, core: PublishingCore) -> None:
+        """Wait for a change; `NoSuchService` when this publisher has removed the service."""
+        await self._news.wait()
+        self._open()
+        if core.is_closed:
+            raise NoSuchService(f"the service {core.service!r} was removed")
 
 
 Semantics = Literal["gap", "no_gap"]
@@ -227,6 +230,11 @@ class Subscriber(LightClient):
         for subscription in list(self._subscriptions):
             subscription.end()
         await super().close()
+
+    def _wake(self) -> None:
+        super()._wake()
+        for subscription in self._subscriptions:
+            subscription.wake()
 
 
 class ServiceSubscription:
@@ -322,6 +330,7 @@ class ServiceSubscription:
                 raise StopAsyncIteration
             if self._core is None:
                 raise UsageError("iterate over a subscription inside `async with`")
+            self._subscriber._open()
             await self._arrival.wait()
         next_one = self._queue.popleft()
         if len(self._queue) == self._room // 2 and self._core is not None and not self._ended:
@@ -361,6 +370,10 @@ class ServiceSubscription:
             delivery.service, carried.data, publisher, run, number, carried.topic
         )
         self._queue.append(message)
+        self._arrival.tell()
+
+    def wake(self) -> None:
+        """Have who waits for a message look whether one can come."""
         self._arrival.tell()
 
     def _removed(self) -> None:

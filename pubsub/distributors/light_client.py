@@ -211,9 +211,7 @@ class LightClient:
         self._streams: dict[int, SubscriptionCore] = {}
         """The streams of all subscriptions, and the latest `MOST_OLD_STREAMS` of those that have ended or
         moved: distributors that still send are told."""
-        self._tasks = Tasks(
-            type(self).__name__.lower(), self.metrics, lambda failure: self._news.tell()
-        )
+        self._tasks = Tasks(type(self).__name__.lower(), self.metrics, lambda failure: self._wake())
         self._looking: asyncio.Task[None] | None = None
         self._news = News()
         """Something was answered or acknowledged, or the client has ended."""
@@ -278,6 +276,10 @@ class LightClient:
                 self._desk.leave(self)
             if self._runtime is not None and self._node is None:
                 await self._runtime.close()
+
+    def _wake(self) -> None:
+        """Have all who wait look whether what they wait for can come."""
+        self._news.tell()
 
     @property
     def contact(self) -> Contact:

@@ -65,7 +65,8 @@ class PublishingCore:
         self._number = 0
         self._waiting_since = 0.0
         self._send_is_due = False
-        self._closed = False
+        self.is_closed = False
+        """Nothing is sent any more."""
         self._removing: Callable[[], None] | None = None
 
     def start(self, contacts: Iterable[Contact] = ()) -> None:
@@ -74,7 +75,7 @@ class PublishingCore:
         self._context.call_later(self._config.retry, self._again)
 
     def stop(self) -> None:
-        self._closed = True
+        self.is_closed = True
         self.keeper.close()
 
     def remove(self, done: Callable[[], None]) -> None:
@@ -85,7 +86,7 @@ class PublishingCore:
 
     def _ask_to_remove(self) -> None:
         primary = self.keeper.primary
-        if not self._closed and self._removing is not None:
+        if not self.is_closed and self._removing is not None:
             if primary is not None:
                 request = ClientRequest(
                     self._number, ClientAction.REMOVE, self.service, False, None, 0.0
@@ -202,7 +203,7 @@ class PublishingCore:
     def _again(self) -> None:
         """Send once more what was not acknowledged: the distributor may have had no room, or its answer was
         lost."""
-        if self._closed:
+        if self.is_closed:
             return
         primary, now = self.keeper.primary, self._context.now()
         overdue = now - self._waiting_since >= 3 * self._config.retry

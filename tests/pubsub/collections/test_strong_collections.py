@@ -404,10 +404,15 @@ def test_a_collection_whose_background_work_dies_says_so(
 
     async def main(company: Company) -> None:
         collection = await company.open(DAStrongBag, TOPIC, keep=0)
+        elements = await collection.contains()
+        waiting = asyncio.create_task(anext(elements))
+        await asyncio.sleep(1)
         await collection.contains(lambda element: None)
         await asyncio.sleep(1)
         with pytest.raises(TaskFailed, match="a bug"):
             await collection.add(1)
+        with pytest.raises(TaskFailed, match="a bug"):
+            await asyncio.wait_for(waiting, 10)
         counted = collection._collections.node.metrics.as_dict()["background_tasks_failed"]
         assert counted == {"callbacks": 1}
 

@@ -15,6 +15,7 @@ from overlay.errors import UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
 from pubsub.distributors import (
+    ClientConfig,
     Distributor,
     Gap,
     NoDistributor,
@@ -27,6 +28,7 @@ from pubsub.distributors import (
 )
 from pubsub.distributors.messages import ServiceBlock, SpreadBlocks
 from pubsub.event import Batch
+from pubsub.reliable.receipts import Wait
 from pubsub.reliable.runs import source_of
 from pubsub.reliable.tasks import TaskFailed
 
@@ -369,6 +371,56 @@ def test_a_distributor_whose_task_dies_says_so(seed: int, monkeypatch: pytest.Mo
             await one.next_view()
         assert one.metrics.as_dict()["background_tasks_failed"] == {"ticks": 1}
         await one.close()
+
+    play(seed, main)
+
+
+def test_an_iteration_ends_when_a_task_of_its_client_dies(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(ground: Playground) -> None:
+        (one,) = await ground.distributors(1, services=["ticker"])
+        subscriber = await ground.enter(Subscriber)
+        messages = await subscriber.subscribe("ticker").__aenter__()
+
+        async def broken() -> list[Contact]:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(subscriber, "_finder", broken)
+        waiting = asyncio.create_task(anext(messages))
+        await asyncio.sleep(1.0)
+        ground.crash(one)
+        with pytest.raises(TaskFailed, match="search for distributors of the subscriber"):
+            await asyncio.wait_for(waiting, 60)
+
+    play(seed, main)
+
+
+@pytest.mark.parametrize("wait", ["sent", "acked"])
+def test_a_publication_that_waits_ends_when_its_publisher_removes_the_service(
+    seed: int, wait: Wait
+) -> None:
+    """Be it for room, or for its acknowledgement."""
+
+    async def main(ground: Playground) -> None:
+        (one,) = await ground.distributors(1)
+        publisher = await ground.enter(Publisher, config=ClientConfig(in_flight=1, retained=1))
+        await publisher.create("ticker")
+        away, here = nth_host(0), nth_host(1)
+        ground.network.partition([here], [away])
+        if wait == "sent":
+            await publisher.publish("ticker", "it fills the window", wait="sent")
+        waiting = asyncio.create_task(publisher.publish("ticker", "in vain", wait=wait))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        removing = asyncio.create_task(publisher.remove("ticker"))
+        await asyncio.sleep(0.5)
+        ground.network.heal()
+        await removing
+        with pytest.raises(NoSuchService, match="removed"):
+            await asyncio.wait_for(waiting, 60)
+        await publisher.publish("ticker", "it is created again", deadline=10)
+        assert list(one._core.services) == ["ticker"]
 
     play(seed, main)
 
