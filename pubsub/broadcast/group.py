@@ -58,7 +58,7 @@ from pubsub.broadcast.events import (
     LayerMessage,
     StartDetector,
 )
-from pubsub.broadcast.kernel import LayerChannel, LayerEvent, LayerSession, Stack
+from pubsub.broadcast.kernel import CompositionError, LayerChannel, LayerEvent, LayerSession, Stack
 from pubsub.broadcast.log import SqliteGroupLog
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.process import GroupHello, GroupProcess, GroupRefusal, Meeting, OnCrash
@@ -295,8 +295,10 @@ class Group(GroupChannel):
         if (self._rights or topic is not None) and not self._authority:
             raise UsageError("rights on a topic need the network's authority: give its public keys")
         self.addresses = [Address.of(member) for member in members]
-        if not 0 <= rank < len(self.addresses):
-            raise UsageError(f"rank={rank} is not one of 0 to {len(self.addresses) - 1}")
+        if not self.addresses:
+            raise UsageError("members is empty: give the addresses of all members, this one's too")
+        if rank not in range(len(self.addresses)):
+            raise UsageError(f"rank={rank!r} is not one of 0 to {len(self.addresses) - 1}")
         if len(dict.fromkeys(self.addresses)) < len(self.addresses):
             raise UsageError("two members have the same address: each needs its own")
         if detector not in ("when_met", "by_hand"):
@@ -544,5 +546,9 @@ def _stack(qos: str | Stack, order: str, probabilistic: Probabilistic | None) ->
     if order != "none" or probabilistic is not None:
         raise UsageError(
             "order and probabilistic go with a named qos: put the layer into the stack"
+        )
+    if not qos.provides("broadcast"):
+        raise CompositionError(
+            f"the stack {qos.name!r} has no layer that broadcasts, such as BestEffort: a group needs one"
         )
     return qos

@@ -111,6 +111,8 @@ class Stack:
         provided: dict[str, None] = {}
         names: dict[str, None] = {}
         for layer in reversed(self.layers):
+            if not isinstance(layer, Layer):
+                raise CompositionError(f"in the stack {self.name!r} {layer!r} is no layer")
             missing = [need for need in layer.needs() if need not in provided]
             if missing:
                 raise CompositionError(

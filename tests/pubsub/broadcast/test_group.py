@@ -18,7 +18,14 @@ from overlay.transport.config import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.broadcast.events import Deliver, LayerMessage
 from pubsub.broadcast.group import Group, GroupChannel, GroupError
-from pubsub.broadcast.kernel import Layer, LayerChannel, LayerEvent, LayerSession, Stack
+from pubsub.broadcast.kernel import (
+    CompositionError,
+    Layer,
+    LayerChannel,
+    LayerEvent,
+    LayerSession,
+    Stack,
+)
 from pubsub.broadcast.links import BestEffort, PerfectDetector, PerfectLinks
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.process import GroupProcess
@@ -228,6 +235,8 @@ def test_what_cannot_work_is_refused() -> None:
             Group(*arguments, **more)
 
     refused("rank=4", MEMBERS, 4)
+    refused("rank='1' is not one of 0 to 3", MEMBERS, "1")
+    refused("members is empty", [], 0)
     refused("same address", [MEMBERS[0]] * 2, 0)
     refused("'abc' is none of", MEMBERS, 0, "abc")
     refused("order='abc'", MEMBERS, 0, order="abc")
@@ -357,6 +366,12 @@ def test_a_group_runs_a_stack_that_the_caller_composed() -> None:
         return await asyncio.gather(*tasks)
 
     assert on_a_network(main) == [[(rank, f"HELLO {rank}") for rank in range(4)]] * 4
+
+
+def test_a_composed_stack_without_a_broadcast_is_refused() -> None:
+    """What a group gave to such a stack went nowhere, without a word."""
+    with pytest.raises(CompositionError, match="'mine' has no layer that broadcasts"):
+        Group(MEMBERS, 0, Stack([PerfectLinks()], "mine"))
 
 
 def test_an_order_or_gossip_beside_a_composed_stack_is_refused() -> None:
