@@ -13,9 +13,8 @@ from typing import Any
 
 from bench.experiment import Experiment, left_of
 from bench.populations.hierarchy import (
-    JOINS_AT_ONCE,
+    GATEWAYS,
     Introductions,
-    join_order,
     node_settings,
     tables_of,
     topics,
@@ -93,6 +92,8 @@ class DatagramCount:
 
 
 PORT = 4000
+JOINS_AT_ONCE = 40
+"""Nodes that join at a time, once there is someone to join."""
 PUBLISHED_JOINS_AT_ONCE = 4
 JOINING_SHARE = 0.25
 """Of a large network, a quarter of those who are there join at a time."""
@@ -136,8 +137,30 @@ class Population:
         if not self._experiment.balance and self._experiment.mode != "structured":
             # Published views are made by joins alone, one after another: at once they come out smaller.
             at_once, share = PUBLISHED_JOINS_AT_ONCE, 0.0
-        for level, count in join_order(self._experiment.sizes, at_once, share):
-            await asyncio.gather(*(self.join(level) for _ in range(count)))
+        for level, size in reversed(list(enumerate(self._experiment.sizes))):
+            first = min(GATEWAYS, size)
+            for _ in range(first):
+                await self.join(level)
+            await self._join_many(level, size - first, at_once, share)
+
+    async def _join_many(self, level: int, count: int, at_once: int, share: float) -> None:
+        """Join `count` nodes, at any time `at_once` of them or a share of those who have joined, whatever
+        is more. As soon as one has joined the next one begins: nobody waits for the slowest of a batch."""
+        window = at_once
+        free = asyncio.Semaphore(window)
+
+        async def join_one() -> None:
+            nonlocal window
+            await self.join(level)
+            free.release()
+            if window < share * len(self._residents):
+                window += 1
+                free.release()
+
+        async with asyncio.TaskGroup() as joins:
+            for _ in range(count):
+                await free.acquire()
+                joins.create_task(join_one())
 
     async def join(self, level: int, **more: Any) -> None:
         """One more node in the community of `level`; `more`: settings of this node alone."""

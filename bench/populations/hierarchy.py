@@ -6,7 +6,6 @@ members of each community are its gateways; in the other modes everyone bootstra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.experiment import Experiment
@@ -14,8 +13,6 @@ from overlay.membership.config import MembershipConfig
 from pubsub import Node, Parameters
 
 GATEWAYS = 2
-JOINS_AT_ONCE = 40
-"""Nodes that join a virtual network at a time, once there is someone to join."""
 
 
 def topics(levels: int) -> list[str]:
@@ -49,25 +46,6 @@ def node_settings(experiment: Experiment) -> dict[str, Any]:
         "parameters": parameters(experiment),
         "membership": MembershipConfig(balance=experiment.balance),
     }
-
-
-def join_order(
-    sizes: Sequence[int], at_once: int = JOINS_AT_ONCE, share: float = 0.0
-) -> Iterator[tuple[int, int]]:
-    """(level, how many at once): the root first so that each community finds the one above it.
-
-    Batches are of `at_once` or a share of those who have joined before, whatever is more."""
-    for level in reversed(range(len(sizes))):
-        there = sum(sizes[level + 1 :])
-        first = min(GATEWAYS, sizes[level])
-        for _ in range(first):
-            yield level, 1
-        remaining = sizes[level] - first
-        while remaining:
-            joined = there + sizes[level] - remaining
-            batch = min(max(at_once, int(share * joined)), remaining)
-            yield level, batch
-            remaining -= batch
 
 
 class Introductions:

@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 
 from bench.experiment import Experiment
 from bench.players import Line, Players, answers, ask_all
-from bench.populations.hierarchy import Introductions, join_order, node_settings, tables_of, topics
+from bench.populations.hierarchy import (
+    GATEWAYS,
+    Introductions,
+    node_settings,
+    tables_of,
+    topics,
+)
 from bench.traces import CommunityMembers, read_trace
 from overlay.contact import Address
 from overlay.session import new_key
@@ -178,8 +184,13 @@ class LivePopulation:
             directory = tempfile.mkdtemp(dir=self._traces.name)
             self._processes.append(self._players.start(hold, self._host, directory))
         answers(self._processes)
-        for level, count in join_order(self._experiment.sizes, JOINS_AT_ONCE):
-            self._join(level, count)
+        # The root first, so that each community finds the one above it.
+        for level, size in reversed(list(enumerate(self._experiment.sizes))):
+            first = min(GATEWAYS, size)
+            for _ in range(first):
+                self._join(level, 1)
+            for joined in range(first, size, JOINS_AT_ONCE):
+                self._join(level, min(JOINS_AT_ONCE, size - joined))
 
     def _join(self, level: int, count: int) -> None:
         """More nodes in the community of `level`, spread over the processes."""
@@ -308,12 +319,8 @@ def _doomed(experiment: Experiment, chance: random.Random) -> set[int]:
 
 def _numbers(sizes: Sequence[int]) -> list[list[int]]:
     """The numbers of each community's nodes, in the order in which they join."""
-    found: list[list[int]] = [[] for _ in sizes]
-    number = 0
-    for level, count in join_order(sizes):
-        found[level] += range(number, number + count)
-        number += count
-    return found
+    first = [sum(sizes[level + 1 :]) for level in range(len(sizes))]
+    return [list(range(number, number + size)) for number, size in zip(first, sizes, strict=True)]
 
 
 def _full_tables(experiment: Experiment, level: int) -> int:
