@@ -238,10 +238,18 @@ class LightClient:
                 self._finder = find_in(self._overlay.service, self.group)
             elif self._addresses:
                 self._finder = find_at(runtime, self._addresses)
+            if self._gate is not None:
+                self._gate.compare_with(self._who_may_know)
         except BaseException:
             await self._close_network()
             raise
         return self
+
+    def _who_may_know(self) -> list[Contact]:
+        """Nodes that tell a client what was taken back, which is in no community: one of its distributors may
+        keep to itself that it has lost its right."""
+        nodes = [] if self._overlay is None else self._overlay.neighbours
+        return [*nodes, *(one for core in self._cores() for one in core.keeper.secondaries.values())]
 
     def _take_place(self, runtime: Runtime, gate: Gate | None) -> None:
         self._desk = Desk.of(runtime)

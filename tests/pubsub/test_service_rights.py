@@ -22,7 +22,7 @@ from pubsub.collections import DAStrongSet
 from pubsub.distributors import Distributor, NoDistributor, Publisher, Subscriber
 from pubsub.event import Copy
 from pubsub.files.sharing import FileSharing
-from pubsub.gate import ShowRights, TakenBack
+from pubsub.gate import COMPARE_SECONDS, ShowRights, TakenBack
 from pubsub.introduction import ItIsMe, WhoIsThere
 from pubsub.rights import Action, RightError, revoke
 from pubsub.secrets import GiveKey
@@ -243,6 +243,33 @@ def test_clients_of_distributors_need_theirs() -> None:
             await publisher.publish("ticker", 2)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(5):
+                    await anext(messages)
+
+    play(main)
+
+
+def test_clients_learn_from_others_that_a_distributor_has_lost_its_right() -> None:
+    """Clients are in no community, and the distributor, which goes on, does not tell them."""
+
+    async def main(party: Party) -> None:
+        operator = [await party.node(Identity.create()) for _ in range(3)][0]
+        served = await party.enter(
+            Distributor, ["ticker"], identity=KEEPER, rights=(TO_SERVE.packed,)
+        )
+        await served.ready()
+        to_publish = right_of(WRITER, Action.PUBLISH, TICKER).packed
+        publisher = await party.enter(Publisher, identity=WRITER, rights=(to_publish,))
+        to_read = right_of(READER, Action.SUBSCRIBE, TICKER).packed
+        subscriber = await party.enter(Subscriber, identity=READER, rights=(to_read,))
+        async with subscriber.subscribe("ticker") as messages:
+            await publisher.publish("ticker", 1)
+            assert (await anext(messages)).data == 1
+            served._node.attachment.gate.authority.take_back = lambda revocation: True
+            await operator.revoke(revoke(TO_SERVE, ROOT))
+            await asyncio.sleep(4 * COMPARE_SECONDS)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(10):
+                    await publisher.publish("ticker", 2)
                     await anext(messages)
 
     play(main)
