@@ -249,7 +249,10 @@ class LightClient:
         """Nodes that tell a client what was taken back, which is in no community: one of its distributors may
         keep to itself that it has lost its right."""
         nodes = [] if self._overlay is None else self._overlay.neighbours
-        return [*nodes, *(one for core in self._cores() for one in core.keeper.secondaries.values())]
+        return [
+            *nodes,
+            *(one for core in self._cores() for one in core.keeper.secondaries.values()),
+        ]
 
     def _take_place(self, runtime: Runtime, gate: Gate | None) -> None:
         self._desk = Desk.of(runtime)

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from overlay.contact import Contact
+from overlay.contact import Contact, PeerId
 from overlay.wire import WireError, message
 from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.frontier import STREAM_BYTES, ComparedFrontier, publisher_of
@@ -44,6 +46,12 @@ LATEST_READ = 256
 
 SCANNED = 4096
 """Events that are looked at for one page; of those that the question does not ask for nothing is sent."""
+
+MOST_OF_PEER, MOST_WAITING = 256, 4096
+"""Questions that wait for the disk at one time, of one peer and of all: who asks on and on fills no memory,
+and does not have others wait behind it for long."""
+
+T = TypeVar("T")
 
 
 @message(0x96)
@@ -135,6 +143,8 @@ class Reading:
         """`here`: what is on stable storage."""
         self._world = world
         self._here = here
+        self._open: Counter[PeerId] = Counter()
+        """Questions that wait for the disk, by who asks."""
 
     def receive_streams(self, sender: Contact, question: AskStreams) -> None:
         names = sorted(name for name, _ in self._here if name > question.after)
@@ -160,7 +170,7 @@ class Reading:
         if here < question.first:
             send(_nothing(question))
         else:
-            world.read(lambda store: _read(store, question, here), send)
+            self._read(sender, lambda store: _read(store, question, here), send)
 
     def receive_last(self, sender: Contact, question: AskLast) -> None:
         world = self._world
@@ -175,7 +185,24 @@ class Reading:
             answer = answer_with(allowed, question.below, question.nonce, now)
             world.context.send(sender, answer)
 
-        world.read(lambda store: _read_last(store, question), send)
+        self._read(sender, lambda store: _read_last(store, question), send)
+
+    def _read(
+        self, sender: Contact, query: Callable[[Store], T], then: Callable[[T], None]
+    ) -> None:
+        """Ask the disk, unless too much waits for it; then the question is dropped, and comes again."""
+        if self._open[sender.id] >= MOST_OF_PEER or self._open.total() >= MOST_WAITING:
+            self._world.count_drop("too_many_questions")
+            return
+        self._open[sender.id] += 1
+
+        def read(found: T) -> None:
+            self._open[sender.id] -= 1
+            if not self._open[sender.id]:
+                del self._open[sender.id]
+            then(found)
+
+        self._world.read(query, read)
 
 
 class _Found(NamedTuple):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import random
 import typing
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from overlay import wire
+from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.archive.protocol import messages, reading
 from tests.pubsub.archive.checkers import verdict
@@ -136,6 +140,36 @@ def test_a_question_for_every_number_there_is_is_answered(
     sim.stage.run_for(2)
     assert len(sim.history.acknowledged) == 1
     assert any(isinstance(one, messages.StoredEvents) and one.lacking for one in answers)
+
+
+def test_who_asks_on_and_on_does_not_have_others_wait_behind_it() -> None:
+    """The disk is slow: what a peer asks before it has answers is bounded."""
+    asked: list[Callable[[], None]] = []
+    sent: list[Contact] = []
+    world = SimpleNamespace(
+        clock=lambda: 9.0,
+        replay_refusal=lambda *about: "",
+        read=lambda query, then: asked.append(lambda: then([])),
+        context=SimpleNamespace(send=lambda to, message: sent.append(to)),
+        topic=TOPIC,
+        count_drop=Counter().update,
+    )
+    one = reading.Reading(cast(Any, world), cast(Any, None))
+    hostile, honest = numbered_contact(66), numbered_contact(1)
+    for nonce in range(10 * reading.MOST_OF_PEER):
+        one.receive_last(hostile, reading.AskLast(TOPIC, nonce, "name", TOPIC))
+    one.receive_last(honest, reading.AskLast(TOPIC, 1, "name", TOPIC))
+    assert len(asked) == reading.MOST_OF_PEER + 1
+    for answer in asked:
+        answer()
+    assert sent[-1] == honest
+    one.receive_last(hostile, reading.AskLast(TOPIC, 1, "name", TOPIC))
+    assert len(asked) == reading.MOST_OF_PEER + 2
+    for number in range(2 * reading.MOST_WAITING // reading.MOST_OF_PEER):
+        for nonce in range(reading.MOST_OF_PEER):
+            peer = numbered_contact(100 + number)
+            one.receive_last(peer, reading.AskLast(TOPIC, nonce, "name", TOPIC))
+    assert len(asked) == reading.MOST_OF_PEER + 1 + reading.MOST_WAITING
 
 
 @pytest.mark.parametrize("number", [-1, 2**53, 2**63, 2**64 - 1])
