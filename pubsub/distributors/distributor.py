@@ -143,6 +143,7 @@ class Distributor:
 
     async def _end(self) -> None:
         core, stack = self._core, self._stack
+        self._wake_all()
         if core is not None:
             core.leave()
             await asyncio.sleep(REFUSING_SECONDS)
@@ -285,16 +286,16 @@ class Distributor:
         return (self._core.view or None) if self._core is not None else None
 
     async def ready(self) -> None:
-        """Wait until it serves clients."""
+        """Wait until it serves clients; `ClosedError` when it is closed before."""
         self._opened()
         await self._ready.wait()
-        self._tasks.check()
+        self._check_open()
 
     async def next_view(self) -> View | None:
-        """Wait for the next change of the view."""
+        """Wait for the next change of the view; `ClosedError` when it is closed before."""
         self._opened()
         await self._view_changes.wait()
-        self._tasks.check()
+        self._check_open()
         return self.view
 
     def remove(self, service: str) -> bool:
@@ -383,8 +384,13 @@ class Distributor:
         self._tasks.check()
         return self._runtime
 
+    def _check_open(self) -> None:
+        if self._finish.has_begun:
+            raise ClosedError("the distributor was closed")
+        self._tasks.check()
+
     def _wake_all(self) -> None:
-        """Have those who wait see that a task has died."""
+        """Have those who wait see that a task has died, or that this is closed."""
         self._ready.set()
         self._view_changes.tell()
 

@@ -59,6 +59,9 @@ class Member:
         self.life = life
         self.context: StageContext = topic.stage.context(contact)
         self.user: User = User()
+        self.came_at = topic.stage.now
+        self.sees_all = True
+        """Its view has all that are up and on its side."""
         self.sent = 0
         self.store: dict[tuple[Source, int], Any] = {}
         self.counts: dict[Source, int] = {}
@@ -136,11 +139,21 @@ class Member:
         self.context.call_later(0.3, self._gossip)
 
 
+NEWCOMER_SECONDS = 3.0
+
+AGAIN_SECONDS = 3.0
+"""How much later the view of all comes where newcomers have been a view by themselves."""
+
+
 class ModelTopic:
-    def __init__(self, seed: int, make_user: Callable[[Member], User]) -> None:
+    def __init__(
+        self, seed: int, make_user: Callable[[Member], User], *, apart: bool = False
+    ) -> None:
+        """`apart`: those who have just come may be a view by themselves first."""
         self.stage = Stage(seed, StageConfig(latency=(0.005, 0.08), loss=0.05, duplicate=0.02))
         self.random = random.Random(f"{seed} topic")
         self.make_user = make_user
+        self._apart = apart
         self.members: dict[int, Member] = {}
         """Those who are up, by their numbers."""
         self.all: list[Member] = []
@@ -210,13 +223,33 @@ class ModelTopic:
     def _views_change(self) -> None:
         self._changes += 1
         change, now = self._changes, self.stage.now
+        later = self._newcomers_first(change) if self._apart else 0.0
         for number, member in self.members.items():
             noticed = now + self.random.uniform(0.0, 1.0)
             self.stage.call_at(noticed, self._unless_gone(number, member, member.user.unstable))
             self.stage.call_at(
-                now + self.random.uniform(1.0, 2.0),
+                now + later + self.random.uniform(1.0, 2.0),
                 self._unless_gone(number, member, lambda m=member: self._stable(m, change)),  # type: ignore[misc]
             )
+
+    def _newcomers_first(self, change: int) -> float:
+        """Have those who have just come be a view, which has heard nobody else yet; how much later all are
+        one."""
+        now = self.stage.now
+        new = {n: m for n, m in self.members.items() if now - m.came_at < NEWCOMER_SECONDS}
+        if len(new) in (0, len(self.members)) or self.random.random() < 0.3:
+            return 0.0
+        view, ids = f"{change} newcomers".encode(), tuple(sorted(m.id for m in new.values()))
+        for number, member in new.items():
+
+            def stable(member: Member = member) -> None:
+                if change == self._changes:
+                    member.sees_all = False
+                    member.user.stable(view, ids)
+
+            at = now + self.random.uniform(1.0, 1.5)
+            self.stage.call_at(at, self._unless_gone(number, member, stable))
+        return AGAIN_SECONDS
 
     def _unless_gone(
         self, number: int, member: Member, action: Callable[[], None]
@@ -233,4 +266,5 @@ class ModelTopic:
         mine = next(n for n, m in self.members.items() if m is member)
         members = sorted(m.id for n, m in self.members.items() if self._side(n) == self._side(mine))
         view = f"{change} {self._side(mine)}".encode()
+        member.sees_all = True
         member.user.stable(view, tuple(members))

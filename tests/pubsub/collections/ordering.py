@@ -31,6 +31,7 @@ class OrderUser(User):
             self._ordered,
             on_settled=self._flush,
             is_done=lambda publisher, life, number: member.has((publisher, life), number),
+            is_whole=lambda: member.sees_all,
         )
         self.order.begin_to_order()
 
@@ -99,9 +100,11 @@ class OrderRun:
         order: type[TotalOrder] = TotalOrder,
         *,
         partitions: bool = False,
+        apart: bool = False,
         size: int = 5,
         waits_to_settle: bool = True,
     ) -> None:
+        """`apart`: several come at once, and hear each other before those who are there."""
         self.seed = seed
         self.random = random.Random(f"{seed} schedule")
         self.published_at: dict[Id, float] = {}
@@ -112,12 +115,12 @@ class OrderRun:
             user.published_at = self.published_at
             return user
 
-        self.topic = ModelTopic(seed, make)
+        self.topic = ModelTopic(seed, make, apart=apart)
         for number in range(size):
             self.topic.join(number)
-        self._steps(partitions, size)
+        self._steps(partitions, apart, size)
 
-    def _steps(self, partitions: bool, size: int) -> None:
+    def _steps(self, partitions: bool, apart: bool, size: int) -> None:
         topic, chance = self.topic, self.random
         topic.stage.run_for(3)
         for step in range(8):
@@ -126,11 +129,15 @@ class OrderRun:
                 chance.choice(list(self.users)).add()
             gone = [number for number in range(size) if number not in topic.members]
             faults = ["crash", "join", "none"] + ["return"] * bool(gone)
-            fault = chance.choice(faults + ["split", "heal"] * 2 * partitions)
+            faults += ["split", "heal"] * 2 * partitions + ["two come"] * 2 * apart
+            fault = chance.choice(faults)
             if fault == "crash" and len(topic.members) > 2:
                 topic.crash(chance.choice(list(topic.members)))
             elif fault == "join":
                 topic.join(size + step)
+            elif fault == "two come":
+                topic.join(size + step)
+                topic.join(chance.choice(gone) if gone else size + step + 100)
             elif fault == "return":
                 topic.join(chance.choice(gone))
             elif fault == "split":

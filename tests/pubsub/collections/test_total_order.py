@@ -26,6 +26,13 @@ def check_without_partitions(seed: int) -> None:
     run.check_one_order_for_all()
 
 
+def check_with_newcomers_apart(seed: int) -> None:
+    run = OrderRun(seed, apart=True)
+    run.check_all_delivered()
+    run.check_publishers_order()
+    run.check_one_order_for_all()
+
+
 def check_with_partitions(seed: int) -> None:
     run = OrderRun(seed, partitions=True)
     run.check_all_delivered()
@@ -40,6 +47,11 @@ def test_all_deliver_in_one_order_while_members_crash_and_join(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", QUICK)
+def test_all_deliver_in_one_order_though_newcomers_hear_each_other_first(seed: int) -> None:
+    check_with_newcomers_apart(seed)
+
+
+@pytest.mark.parametrize("seed", QUICK)
 def test_each_view_has_one_order_and_so_has_the_time_after_a_merge(seed: int) -> None:
     check_with_partitions(seed)
 
@@ -48,6 +60,7 @@ def test_each_view_has_one_order_and_so_has_the_time_after_a_merge(seed: int) ->
 def test_one_order_over_many_schedules() -> None:
     for seed in SWEEP:
         check_without_partitions(seed)
+        check_with_newcomers_apart(seed)
         check_with_partitions(seed)
 
 
@@ -98,6 +111,14 @@ class WaitsForNothingAtFirst(TotalOrder):
         super().announced(sender, announcement)
 
 
+class GoesOnAmongNewcomers(TotalOrder):
+    """Takes a view of newcomers for all that there is."""
+
+    @property
+    def _lacks_others(self) -> bool:
+        return False
+
+
 class ComparesLives(TotalOrder):
     """Takes the stays of a member that began anew for earlier ones of its last life."""
 
@@ -126,6 +147,11 @@ def is_caught(check: Callable[[], None]) -> bool:
 )
 def test_a_broken_order_is_caught(broken: type[TotalOrder], seeds: Iterable[int]) -> None:
     runs = (OrderRun(seed, broken) for seed in seeds)
+    assert any(is_caught(run.check_one_order_for_all) for run in runs)
+
+
+def test_an_order_of_newcomers_alone_is_caught() -> None:
+    runs = (OrderRun(seed, GoesOnAmongNewcomers, apart=True) for seed in range(4))
     assert any(is_caught(run.check_one_order_for_all) for run in runs)
 
 

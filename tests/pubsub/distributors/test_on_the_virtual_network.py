@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from overlay.contact import Contact
-from overlay.errors import UsageError
+from overlay.errors import ClosedError, UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
 from pubsub.distributors import (
@@ -371,6 +371,20 @@ def test_a_distributor_whose_task_dies_says_so(seed: int, monkeypatch: pytest.Mo
             await one.next_view()
         assert one.metrics.as_dict()["background_tasks_failed"] == {"ticks": 1}
         await one.close()
+
+    play(seed, main)
+
+
+def test_who_waits_for_a_distributor_that_is_closed_is_told(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        one = await ground.enter(Distributor)
+        waiting = [asyncio.create_task(wait) for wait in (one.ready(), one.next_view())]
+        await asyncio.sleep(0)
+        assert not any(wait.done() for wait in waiting)
+        await one.close()
+        for wait in waiting:
+            with pytest.raises(ClosedError, match="closed"):
+                await asyncio.wait_for(wait, 10)
 
     play(seed, main)
 
