@@ -129,7 +129,7 @@ function routeInWords(route) {
     sent.set(how, [...(sent.get(how) ?? []), shortName(to)]);
   }
   const words = [...sent].map(([how, names]) => `${how} ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} more` : ""}`);
-  return `Event ${parseInt(route.event.slice(-16), 16)}, ${Math.round(route.seconds)} s ago, ${words.join("; ")}`;
+  return `Event ${parseInt(route.event.slice(-16), 16)}, ${Math.round(route.seconds)} s ago: ${words.join("; ")}`;
 }
 
 function showGraph(community) {
@@ -156,7 +156,7 @@ function showGraph(community) {
     const title = draw("title", {});
     title.textContent = isAbove ? `${node}, in a super-community` : `${node}${member.publishing ? ", publishes" : ""}`;
     circle.append(title);
-    const label = draw("text", { x, y: y + 19 });
+    const label = draw("text", { x, y: !isAbove && y < 160 ? y - 12 : y + 19 });  // beside the lines
     label.textContent = shortName(node);
     shapes.push(circle, label);
   }
@@ -241,6 +241,7 @@ function showNodes() {
 function show() {
   if (!network) return;
   const names = Object.keys(network.communities);
+  if (chosen === null && names.length) return choose(names.sort()[0]);
   $("summary").textContent = `${count(network.nodes.length, "node", "nodes")}, ${count(names.length, "community", "communities")}`;
   showTree();
   showTopic();
@@ -269,6 +270,12 @@ function turn() {
 
 $("theme").addEventListener("click", turn);
 $("filter").addEventListener("input", show);
+$("filter").addEventListener("keydown", (event) => {
+  if (event.key === "Escape") $("filter").blur();
+  if (event.key !== "Enter" && event.key !== "ArrowDown") return;
+  event.preventDefault();
+  $("tree").querySelector('[tabindex="0"]')?.focus();
+});
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
   const does = { "/": () => $("filter").focus(), p: () => $("publish-topic").focus(), f: follow, t: turn };
