@@ -25,18 +25,37 @@ MOST_HOLDERS = 1024
 """The most members of an in-view, against peers that make up heartbeats."""
 
 
+MOST_IN_VAIN = 30
+"""Copies of one subscription that a member passes on in a row while it has the subscription itself."""
+
+IN_VAIN_SECONDS = 3.0
+"""After so many seconds it passes on one more."""
+
+
 class HeldArcs:
     """One member of a partial view."""
 
-    __slots__ = ("contact", "expires", "term")
+    __slots__ = ("_in_vain_until", "contact", "expires", "term")
 
     def __init__(self, subscription: ScampSubscription, now: float) -> None:
         self.contact = subscription.subscriber
+        self._in_vain_until = now
         self.renew(subscription, now)
 
     def renew(self, subscription: ScampSubscription, now: float) -> None:
         self.term = subscription.term
         self.expires = now + subscription.lease
+
+    def came_in_vain(self, now: float) -> bool:
+        """Count a copy that came although there is one here; True when so many did that few are missing.
+
+        Copies come to the others as often as here, and who has none keeps one in about as many as its view
+        has members. So all find their places, and one subscription has a member send few messages in vain."""
+        until = max(self._in_vain_until, now) + IN_VAIN_SECONDS
+        if until - now > MOST_IN_VAIN * IN_VAIN_SECONDS:
+            return True
+        self._in_vain_until = until
+        return False
 
     def subscription(self, now: float) -> ScampSubscription:
         """What another member needs to hold the same member; the lease is what is left of it."""

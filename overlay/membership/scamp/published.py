@@ -8,7 +8,8 @@ about the same, the views of old members swell, and gossip reaches fewer. A rene
 copies instead, so that ln N + margin members come to hold the subscriber: the rule for newcomers would add c
 arcs with each renewal of each member, without end. A member that already holds an older term of the
 subscription renews it, so that small communities do not forget each other. No copy walks for ever: after
-eight times the expected number of hops it is kept where it is.
+eight times the expected number of hops it is kept where it is, and a member that has the subscription passes
+on few copies more: where all have it, they would go on in vain.
 
 **Indirection.** Everybody knows the same few gateways. Were those the contacts, their views would swell and
 all others starve. So the member that is asked starts a walk over the arcs, in both directions, and the member
@@ -59,10 +60,6 @@ COPIES_FACTOR = 2
 """A contact sends at most as many times the copies that it would ask for itself, whatever it is asked for."""
 
 HOP_FACTOR = 8
-
-IN_VAIN = 0.8
-"""A copy that comes to a member that has it goes on for at most this part of the hops that it had left: where
-all have it, few are sent in vain."""
 
 
 def keep_probability(view_size: int) -> float:
@@ -132,10 +129,9 @@ class Forwarding:
             keep = community.context.random.random() < keep_probability(len(community.view))
         if not keep:
             target = community.random_member(other_than=subscriber.id)
-            if target is not None and message.hops > 0:
+            is_done = held is not None and held.came_in_vain(community.context.now())
+            if target is not None and message.hops > 0 and not is_done:
                 hops = min(message.hops, self._most_hops) - 1
-                if held is not None:
-                    hops = int(hops * IN_VAIN)
                 community.context.send(target, Forward(community.topic, subscription, hops))
                 return
         if may_keep:
