@@ -6,6 +6,8 @@ members received and the mean part of the members that received an event.
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import pytest
 
 from overlay.membership.modes import MODES, ModeName
@@ -38,11 +40,15 @@ def check(
 
 @pytest.mark.parametrize("mode", [*MODES])
 def test_small_communities_are_as_reliable_as_predicted(mode: ModeName) -> None:
-    # Of eight seeds three or four have a spread of 5 to 6 in the unstructured mode; this one has 4.
-    troupe = hierarchy(2, mode, SMALL, SIMULATION, 0.15)
-    result = measure(troupe, 25)
-    check(result, SMALL, SIMULATION, 0.15, f"{mode} 84/27/7")
-    assert result.upward_spread < 5
+    # In the unstructured mode, where the same few contacts introduce all, a network has 5.2 give or take 0.5;
+    # one whose members take the contacts themselves, or ask nobody for others, has 7.4 to 10.
+    networks, most = (2, 6.5) if mode == "unstructured" else (1, 5)
+    spreads = []
+    for seed in range(1, networks + 1):
+        result = measure(hierarchy(seed, mode, SMALL, SIMULATION, 0.15), 25)
+        check(result, SMALL, SIMULATION, 0.15, f"{mode} 84/27/7")
+        spreads.append(result.upward_spread)
+    assert fmean(spreads) < most
 
 
 @pytest.mark.sweep
