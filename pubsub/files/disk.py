@@ -22,6 +22,7 @@ from pubsub.files.manifest import (
     disk_errors,
     is_file_name,
 )
+from pubsub.reliable.process_lock import ProcessLock
 
 _PARTIAL = ".partial"
 _BLOCK_BYTES = 512
@@ -128,14 +129,27 @@ class Arrivals:
 
     Of every file the manifest and the checksums of the pieces are kept in `.partial`, and of a whole one its
     name. Which pieces of a partial file are there is found out by reading them: so nothing is believed that a
-    crash may have left half written. One receiver uses a directory at a time; `FileError` when it cannot be
-    used."""
+    crash may have left half written. `FileError` when the directory cannot be used."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._partial = directory / _PARTIAL
         with disk_errors(directory, "used"):
             self._partial.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes that receive files out of the directory; `FileError` when one is there."""
+        try:
+            lock = ProcessLock(self._partial / "receiver", "directory")
+        except UsageError:
+            raise FileError(
+                f"{self._directory} is in use: another process receives files there"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def unfinished(self) -> list[Manifest]:
         """The files that had begun to arrive; one that was about to be given its name is among them."""

@@ -184,20 +184,23 @@ class FileSharing:
         """The files of a topic, each when it has arrived; unfinished ones of the directory go on at once.
 
         It ends when the node or this object is closed, and raises what the subscription or the disk fails
-        with. `subscribing` goes to `Node.subscribe`: `durable="a name"` misses nothing that was archived."""
-        receiving = Receiving(self, Arrivals(Path(directory)))
-        async with self._node.subscribe(topic, **subscribing) as events:
-            receiving.resume()
-            listening = self.start(receiving.listen(events))
-            listening.add_done_callback(receiving.ended)
-            try:
-                while (one := await receiving.arrived.get()) is not None:
-                    if isinstance(one, BaseException):
-                        raise one
-                    yield one
-            finally:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+        with. One process at a time receives into a directory. `subscribing` goes to `Node.subscribe`:
+        `durable="a name"` misses nothing that was archived."""
+        arrivals = Arrivals(Path(directory))
+        receiving = Receiving(self, arrivals)
+        with arrivals.locked():
+            async with self._node.subscribe(topic, **subscribing) as events:
+                receiving.resume()
+                listening = self.start(receiving.listen(events))
+                listening.add_done_callback(receiving.ended)
+                try:
+                    while (one := await receiving.arrived.get()) is not None:
+                        if isinstance(one, BaseException):
+                            raise one
+                        yield one
+                finally:
+                    listening.cancel()
+                    await asyncio.gather(listening, return_exceptions=True)
 
     # -- exchanging --
 

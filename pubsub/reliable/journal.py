@@ -23,13 +23,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from overlay.errors import ClosedError, UsageError
+from pubsub.reliable.process_lock import ProcessLock
 
 Change = tuple[str, tuple[Any, ...]]
 """An SQL statement and its values."""
@@ -70,7 +70,7 @@ class Journal:
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._closed = False
         self._retry = asyncio.Event()
-        self._lock = _ProcessLock(path)
+        self._lock = ProcessLock(path, "log")
         try:
             self._file = sqlite3.connect(path, check_same_thread=False)
             self._file.execute("PRAGMA journal_mode=WAL")
@@ -179,41 +179,3 @@ class Journal:
             with contextlib.suppress(sqlite3.Error):
                 self._file.rollback()
             raise
-
-
-class _ProcessLock:
-    """Keeps other processes away from a file until the last of this process's users is done with it.
-
-    The system gives up a process's lock when any descriptor of the locked file is closed, so there is one
-    descriptor for each file. Within a process, the owner tells users apart."""
-
-    _descriptors: ClassVar[dict[str, int]] = {}
-    _users: ClassVar[dict[str, int]] = {}
-
-    def __init__(self, path: str | Path) -> None:
-        self._name = "" if str(path) == _IN_MEMORY else os.path.realpath(f"{path}.lock")
-        if self._name and self._name not in self._descriptors:
-            self._descriptors[self._name] = _locked(self._name, path)
-        self._users[self._name] = self._users.get(self._name, 0) + 1
-
-    def release(self) -> None:
-        self._users[self._name] -= 1
-        if not self._users[self._name]:
-            del self._users[self._name]
-            if self._name:
-                os.close(self._descriptors.pop(self._name))
-
-
-def _locked(name: str, path: str | Path) -> int:
-    import fcntl
-
-    try:
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be used as a log: {error}") from None
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise UsageError(f"{path} is in use: another process has this log open") from None
-    return descriptor

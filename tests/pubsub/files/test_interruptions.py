@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import os
 import random
+import subprocess
+import sys
 from contextlib import aclosing
 from pathlib import Path
 
@@ -154,7 +156,7 @@ def test_files_in_any_number_need_few_descriptors(
                     sending = asyncio.ensure_future(sender.send(source, "/videos"))
                     assert (await anext(arrivals)).name == source.name
                     await sending
-                assert len(os.listdir("/proc/self/fd")) <= before
+                assert len(os.listdir("/proc/self/fd")) <= before + 1  # the lock of the directory
             assert len(files.transfers) == 3
 
     net.run(main())
@@ -235,3 +237,14 @@ def test_an_interrupted_durable_sender_goes_on_where_it_was(
         assert path.read_bytes() == source.read_bytes()
 
     play(main, latency=Latency.uniform(0.002, 0.01))
+
+
+def test_two_processes_do_not_receive_into_one_directory(tmp_path: Path) -> None:
+    """They took each other's files away when they gave them their names."""
+    code = "import sys; from pathlib import Path; from pubsub.files.disk import Arrivals\n"
+    code += "with Arrivals(Path(sys.argv[1])).locked(): print('in')"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with Arrivals(tmp_path).locked():
+        refused = subprocess.run(command, capture_output=True, text=True)
+    assert "is in use: another process receives files there" in refused.stderr
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "in\n"
