@@ -47,19 +47,50 @@ class LazyReliable(Layer):
         return LazyReliableSession(process, self)
 
 
+class _Relaying(LayerSession):
+    """What both have in common: who broadcast a message and its number travel with it, and members broadcast
+    it once more when its sender is known to have crashed."""
+
+    def __init__(self, process: GroupProcess) -> None:
+        super().__init__(process)
+        self.sent: int = 0
+
+    def on_down(self, channel: LayerChannel, event: LayerEvent) -> None:
+        if isinstance(event, Broadcast):
+            self.sent += 1
+            event = Broadcast(event.message.push(_DATA, self.process.rank, self.sent))
+        channel.down(self, event)
+
+    def on_up(self, channel: LayerChannel, event: LayerEvent) -> None:
+        if isinstance(event, Deliver):
+            self._heard(channel, event)
+            return
+        if isinstance(event, Crash):
+            self._crashed(event.rank)
+        channel.up(self, event)
+
+    def _heard(self, channel: LayerChannel, event: Deliver) -> None:
+        raise NotImplementedError
+
+    def _crashed(self, rank: int) -> None:
+        raise NotImplementedError
+
+    def _relay(self, channel: LayerChannel, message: LayerMessage) -> None:
+        channel.down(self, Broadcast(message))
+
+
 class _Copy(NamedTuple):
     channel: LayerChannel
     via: int
     message: LayerMessage
 
 
-class LazyReliableSession(LayerSession):
+class LazyReliableSession(_Relaying):
     def __init__(self, process: GroupProcess, layer: LazyReliable) -> None:
         super().__init__(process)
         self._layer = layer
         size = process.size
         self.correct = [True] * size
-        self.sent: int = 0
         self._seen = [Numbers() for _ in range(size)]
         self._copies: list[dict[int, _Copy]] = [{} for _ in range(size)]
         """By origin and number: each with the member that it was received from."""
@@ -74,26 +105,14 @@ class LazyReliableSession(LayerSession):
         """How many copies and out-of-order numbers are kept."""
         return sum(map(len, self._copies)) + sum(one.span_count for one in self._seen)
 
-    def on_down(self, channel: LayerChannel, event: LayerEvent) -> None:
-        if isinstance(event, Broadcast):
-            self.sent += 1
-            event = Broadcast(event.message.push(_DATA, self.process.rank, self.sent))
-        channel.down(self, event)
-
-    def on_up(self, channel: LayerChannel, event: LayerEvent) -> None:
-        if isinstance(event, Crash):
-            self._crashed(event.rank)
-            channel.up(self, event)
-        elif isinstance(event, Deliver):
-            header, inner = event.message.pop(2)
-            if header[0] == _DATA and len(header) == 3:
-                self._data(channel, event, header, inner)
-            elif header[0] == _MARKS and len(header) == self.process.size + 1:
-                self._told(event.source, header[1:])
-            else:
-                raise BadMessage("bad_header")
+    def _heard(self, channel: LayerChannel, event: Deliver) -> None:
+        header, inner = event.message.pop(2)
+        if header[0] == _DATA and len(header) == 3:
+            self._data(channel, event, header, inner)
+        elif header[0] == _MARKS and len(header) == self.process.size + 1:
+            self._told(event.source, header[1:])
         else:
-            channel.up(self, event)
+            raise BadMessage("bad_header")
 
     def _data(
         self, channel: LayerChannel, event: Deliver, header: Header, inner: LayerMessage
@@ -122,9 +141,6 @@ class LazyReliableSession(LayerSession):
                 if copy.via == rank:
                     self._relay(copy.channel, copy.message)
         self._drop_stable()
-
-    def _relay(self, channel: LayerChannel, message: LayerMessage) -> None:
-        channel.down(self, Broadcast(message))
 
     # Which copies every member has.
 
@@ -177,11 +193,10 @@ class _Pending:
     """The members that are known to hold it, a bit for each rank."""
 
 
-class UniformSession(LayerSession):
+class UniformSession(_Relaying):
     def __init__(self, process: GroupProcess) -> None:
         super().__init__(process)
         self.correct = (1 << process.size) - 1
-        self.sent: int = 0
         self._delivered = [Numbers() for _ in range(process.size)]
         self._pending: dict[tuple[int, int], _Pending] = {}
 
@@ -194,21 +209,6 @@ class UniformSession(LayerSession):
     def stored(self) -> int:
         """How many messages and out-of-order numbers are kept."""
         return len(self._pending) + sum(one.span_count for one in self._delivered)
-
-    def on_down(self, channel: LayerChannel, event: LayerEvent) -> None:
-        if isinstance(event, Broadcast):
-            self.sent += 1
-            event = Broadcast(event.message.push(_DATA, self.process.rank, self.sent))
-        channel.down(self, event)
-
-    def on_up(self, channel: LayerChannel, event: LayerEvent) -> None:
-        if isinstance(event, Crash):
-            self._crashed(event.rank)
-            channel.up(self, event)
-        elif isinstance(event, Deliver):
-            self._heard(channel, event)
-        else:
-            channel.up(self, event)
 
     def _heard(self, channel: LayerChannel, event: Deliver) -> None:
         """A payload or an acknowledgement came: either way its sender holds the message."""
@@ -232,9 +232,6 @@ class UniformSession(LayerSession):
             pending.channel.down(self, Broadcast(LayerMessage(None).push(_ACK, origin, number)))
         else:
             self._relay(pending.channel, data)
-
-    def _relay(self, channel: LayerChannel, data: LayerMessage) -> None:
-        channel.down(self, Broadcast(data))
 
     def _crashed(self, rank: int) -> None:
         self.correct &= ~(1 << rank)

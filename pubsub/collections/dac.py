@@ -115,6 +115,9 @@ class DAC(abc.ABC):
             await self._open()
         except BaseException:
             self._is_open = False
+            self._is_closed = True
+            for interest in self.interests:
+                interest.end()
             raise
         self._collections.open[self] = None
         return self
@@ -298,6 +301,10 @@ class DAC(abc.ABC):
         self.interests.append(interest)
 
     async def _end_interest(self, interest: Interest) -> None:
+        self._give_up_interest(interest)
+
+    def _give_up_interest(self, interest: Interest) -> None:
+        """One that has not begun after all."""
         if interest in self.interests:
             self.interests.remove(interest)
 

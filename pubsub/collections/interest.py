@@ -154,6 +154,7 @@ class Interest:
             await self._collection._begin_interest(self)
         except BaseException:
             self.end()
+            self._collection._give_up_interest(self)
             raise
 
     # Elements.

@@ -45,8 +45,6 @@ class NodeCollections:
         """Messages on their way."""
         self.strong_topics: StrongTopics
         self._hubs: dict[str, StrongHub] = {}
-        self._super_hubs: dict[str, StrongHub] = {}
-        """The hubs in which this node only publishes what is added to subtopics."""
         self._joining: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.open: dict[DAC, None] = {}
         """The collections that are open."""
@@ -107,10 +105,11 @@ class NodeCollections:
     async def super_hub(self, topic: str, config: CollectionConfig) -> StrongHub:
         """This node as a publisher in a super-topic; it stays until the node closes. `config` is for where it
         takes no part yet."""
-        hub = self._super_hubs.get(topic)
-        if hub is None:
+        hub = self._hubs.get(topic)
+        if hub is None or not hub.is_above:
             async with self._lock(topic):
-                hub = self._super_hubs[topic] = await self._hub(topic, None, config)
+                hub = await self._hub(topic, None, config)
+                hub.is_above = True
         return hub
 
     async def _hub(
@@ -128,18 +127,22 @@ class NodeCollections:
             await hub.join(collection.log if collection is not None else None)
             self._hubs[topic] = hub
         elif collection is not None:
-            await hub.refresh()
+            try:
+                await hub.refresh()
+            except BaseException:
+                hub.members.remove(collection)
+                hub.refresh_soon()
+                raise
         return hub
 
     async def _is_left(self, hub: StrongHub) -> bool:
-        if hub.members or self._super_hubs.get(hub.topic) is hub:
+        if hub.members or hub.is_above:
             return False
         await self._leave(hub)
         return True
 
     async def _leave(self, hub: StrongHub) -> None:
         self._hubs.pop(hub.topic, None)
-        self._super_hubs.pop(hub.topic, None)
         await hub.leave()
 
     def _lock(self, topic: str) -> asyncio.Lock:

@@ -83,9 +83,14 @@ class StrongCollection(DAC):
             await self._hub.refresh()
 
     async def _end_interest(self, interest: Interest) -> None:
-        await super()._end_interest(interest)
+        super()._give_up_interest(interest)
         if self._is_open and self._hub is not None:
             await self._hub.refresh()
+
+    def _give_up_interest(self, interest: Interest) -> None:
+        super()._give_up_interest(interest)
+        if self._is_open and self._hub is not None:
+            self._hub.refresh_soon()
 
     @property
     def wanted(self) -> list[Filter | None]:

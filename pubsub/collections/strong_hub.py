@@ -164,6 +164,8 @@ class StrongHub:
         self.config = config
         self.members: list[StrongCollection] = []
         """The collections that are open."""
+        self.is_above = False
+        """This node publishes in the topic what is added to subtopics, until the node closes."""
         self.log: Any = None
         self._collections = collections
         self.incarnation = entropy().getrandbits(INCARNATION_BITS)
@@ -275,6 +277,16 @@ class StrongHub:
                 self._order.begin_to_order()
             await self._strong.change_filter(wanted.text)
             self._participants_changed()
+
+    def refresh_soon(self) -> None:
+        """The same for one that was given up, and cannot wait."""
+        self._collections.tasks.start(
+            "what is wanted no more", self._refresh_if_open(), vital=False
+        )
+
+    async def _refresh_if_open(self) -> None:
+        with contextlib.suppress(ClosedError):
+            await self.refresh()
 
     def _combined_wanted(self) -> Wanted:
         interests = [one for collection in self.members for one in collection.interests]

@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+from overlay.virtual import nth_host
 from pubsub.collections import DASortedBag, DAStrongBag
+from pubsub.collections.interest import Interest
+from pubsub.collections.wanted import parse_wanted
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
 TOPIC = "/EPFL/DSC"
@@ -64,3 +67,39 @@ def test_one_that_gives_up_opening_a_collection_is_no_participant() -> None:
             assert (len(strong.participants), strong.core.held) == (2, 0)
 
     stage(1, main)
+
+
+@pytest.mark.parametrize("what", ["interest", "collection"])
+def test_one_that_gives_up_asking_for_elements_to_take_is_not_given_any(what: str) -> None:
+    """It waits for the others to hear of it, one of which is cut off."""
+
+    async def main(company: Company) -> None:
+        giver, other, cut_off = await company.several(3, DAStrongBag, TOPIC, keep=0)
+        hub = other._hub
+        assert hub is not None
+        company.network.partition([nth_host(2)], [nth_host(0), nth_host(1)])
+        work: list[int] = []
+        if what == "interest":
+            asking = asyncio.ensure_future(_begin(other.remove(into(work))))
+        else:
+            second = other._collections.node.collection(DAStrongBag, TOPIC, keep=0)
+            await second.remove(into(work))
+            asking = asyncio.ensure_future(second.__aenter__())
+        await asyncio.sleep(1)
+        assert not asking.done()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        company.network.heal()
+        await asyncio.sleep(FAILURE_SECONDS)
+        assert hub.members == [other]
+        assert giver._hub is not None
+        participants = giver._hub._strong.participants
+        assert not any(parse_wanted(one.filter).takes for one in participants)
+        del cut_off
+
+    stage(1, main)
+
+
+async def _begin(interest: Interest) -> None:
+    await interest
