@@ -477,6 +477,8 @@ def covers(outer: str, inner: str) -> bool:
     """Whether every topic that `inner` stands for is one that `outer` stands for, by their paths.
 
     A plain topic stands for itself and all below it, as `**` behind it does."""
+    if max(len(outer), len(inner)) > LONGEST_PATTERN:
+        return False  # no topic is as long: a peer may name anything
     wide, narrow = _levels(outer), _levels(inner)
     deep_outer, deep_inner = _is_deep(outer), _is_deep(inner)
     if len(narrow) < len(wide):

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
+from overlay.topic_name import MAX_NAME_BYTES
 from overlay.wire import message
+from pubsub.topic import MAX_LINEAGE
+
+MOST_NAMES = MAX_LINEAGE * MAX_NAME_BYTES
+"""Characters of all super-topics of a topic."""
 
 
 @message(0x42)
@@ -45,6 +50,11 @@ class FindSuper:
     nonce: int
     topics: tuple[str, ...]
     ttl: int
+
+    def __post_init__(self) -> None:
+        # It is handed on, and each of its topics is held against each of the sender's rights.
+        if len(self.topics) > MAX_LINEAGE or sum(map(len, self.topics)) > MOST_NAMES:
+            raise UsageError(f"a question names at most {MAX_LINEAGE} super-topics")
 
 
 @message(0x46)

@@ -157,6 +157,8 @@ def test_one_level_below_may_be_published_on_and_no_more() -> None:
         ("/a/*/**", "/a/b", True),
         ("/ab", "/a", False),
         ("/a", "/ab", False),
+        ("/a", "/a" * 400, False),
+        ("/a" * 400, "/a" * 400, False),
     ],
 )
 def test_which_pattern_is_a_part_of_which(outer: str, inner: str, expected: bool) -> None:

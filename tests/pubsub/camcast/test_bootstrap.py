@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from overlay import wire
+from overlay.virtual.stage import numbered_contact
+from pubsub.camcast.messages import FindSuper
 from pubsub.camcast.parameters import Parameters
 from pubsub.topic import Topic
 from tests.pubsub.camcast.troupe import Actor, Troupe
@@ -98,3 +103,15 @@ def test_leaving_a_topic_that_was_its_own_link_makes_a_process_look_for_another(
     assert super_topics(both, "/soccer/italy") == []
     both.process.leave("/soccer")
     troupe.wait(lambda: super_topics(both, "/soccer/italy") == ["/soccer"])
+
+
+@pytest.mark.parametrize("topics", [("/a",) * 1000, ("/a" * 100_000,)])
+def test_a_question_for_more_super_topics_than_a_topic_has_is_no_message(
+    topics: tuple[str, ...],
+) -> None:
+    """Its topics are held against all rights of who asks, and it is handed on: a large one took seconds."""
+    question = FindSuper(numbered_contact(1), 1, ("/a",), 3)
+    assert wire.decode(wire.encode(question)) == question
+    object.__setattr__(question, "topics", topics)
+    with pytest.raises(wire.WireError):
+        wire.decode(wire.encode(question))
