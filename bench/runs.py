@@ -32,8 +32,6 @@ from bench.suites import Family, Suite
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bench.store import ResultStore
-
 TABLE = "runs"
 PACKAGES = (
     "camcast",

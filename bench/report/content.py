@@ -19,7 +19,7 @@ from bench.report.material import (
 from bench.report.real_nodes import cross_check, pareto, real_node_tables, variants_table
 from bench.report.spread import spread
 from bench.report.svg import Figure
-from bench.report.table import Table
+from bench.report.table import Table, in_a_sentence
 from bench.report.tables import speed_figures, speed_tables, tables
 
 TIER_WORDS = {
@@ -138,11 +138,7 @@ def _lead(aggregates: Aggregates, decided: list[Decided]) -> str:
     tiers = dict.fromkeys(row.tier for row in aggregates.select())
     how = [words for tier, words in TIER_WORDS.items() if tier in tiers]
     return (
-        f"Membership services for CAMCAST side by side, {_listed(how)}. Of {len(decided)} claims of the "
-        f"paper {found['holds']} hold here, {found['does not hold']} do not, {found['in part']} hold in "
+        f"Membership services for CAMCAST side by side, {in_a_sentence(how)}. Of {len(decided)} claims of "
+        f"the paper {found['holds']} hold here, {found['does not hold']} do not, {found['in part']} hold in "
         f"part or with a difference that is explained, and {found['undecided']} are undecided."
     )
-
-
-def _listed(parts: list[str]) -> str:
-    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)

@@ -1,7 +1,7 @@
 """The first screen: which mode when. The modes with default settings side by side, and an answer in words.
 
 The winner of a row is marked only where it is decided against all others, by the rules of claims: five
-networks or more, and a difference whose interval leaves out zero.
+networks or more, and a difference whose interval leaves out zero and is not within the margin.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bench.aggregates import Aggregate, Aggregates
 from bench.claims.claim import Part, exceeds
 from bench.intervals import FEWEST
-from bench.report.table import digits, per_cent, sizes_words
+from bench.report.table import digits, in_a_sentence, per_cent, sizes_words
 from bench.results import SHARES, WHOLE
 from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, MODES, variant
 
@@ -238,24 +238,28 @@ def _ahead(question: Question, one: Aggregate, other: Aggregate) -> Part:
 def _answer(aggregates: Aggregates) -> list[str]:
     """The answer, first in one sentence, then which mode to take when; each from what is decided."""
     asked = [(question, found) for question in QUESTIONS if (found := _found(aggregates, question))]
-    modes = list(dict.fromkeys(mode for _, found in asked for mode in found))
-    ahead: dict[str, list[str]] = {mode: [] for mode in modes}
+    modes = dict.fromkeys(mode for _, found in asked for mode in found)
+    gains: dict[str, list[str]] = {mode: [] for mode in modes}
+    ahead: set[str] = set()
     sentences = []
     for question, found in asked:
         if question.metric == "reliability" and not question.crashed:
             sentences.append(_reliability(question, found))
         winner, _ = _winner(question, found)
-        if winner and question.gain:
-            ahead[winner].append(f"{question.gain} ({_against(question, found, winner)})")
-    for mode, gains in ahead.items():
-        if gains:
+        if winner:
+            ahead.add(winner)
+            if question.gain:
+                gains[winner].append(f"{question.gain} ({_against(question, found, winner)})")
+    for mode, own in gains.items():
+        if own:
             where = NEEDS.get(mode, ONE_ADDRESS)
-            sentences.append(f"Take {mode} {where}, for {' and '.join(gains)}.")
-    behind = [mode for mode, gains in ahead.items() if not gains]
-    if behind and len(behind) < len(modes):
-        *others, last = behind
-        named = f"{', '.join(others)} or {last}" if others else last
-        sentences.append(f"No cost speaks for {named}.")
+            sentences.append(f"Take {mode} {where}, for {in_a_sentence(own)}.")
+    behind = [mode for mode in modes if mode not in ahead]
+    if behind and ahead:
+        verb = "is" if len(behind) == 1 else "are"
+        sentences.append(
+            f"{in_a_sentence(behind).capitalize()} {verb} ahead of all others in no row of the table."
+        )
     return sentences or _nothing()
 
 

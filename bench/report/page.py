@@ -339,7 +339,7 @@ def _table(table: Table) -> str:
     )
     title = f"<h3>{html.escape(table.title)}</h3>" if table.title else ""
     note = f'<p class="hint">{html.escape(table.note)}</p>' if table.note else ""
-    whole = f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+    whole = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     if len(table.rows) > LONG and table.title:
         whole = f"<details><summary>{len(table.rows)} rows</summary>{whole}</details>"
     return f"{title}{whole}{note}{_again(table.commands)}"

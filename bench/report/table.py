@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate
@@ -45,6 +45,11 @@ def row_words(row: Aggregate) -> str:
     lost = f", {100 * row.loss:g} % lost" if row.loss else ""
     where = f"{sizes_words(row.sizes)}, {row.place}"
     return f"{row.tier}, {kind}, {where}{links}{failed}{lost}, c = {row.c:g}"
+
+
+def in_a_sentence(parts: Sequence[str]) -> str:
+    """`a, b and c`; nothing where there is none."""
+    return " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
 
 
 def in_words(row: Aggregate | None) -> str:
