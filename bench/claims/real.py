@@ -176,7 +176,7 @@ def memory_is_two_tables(aggregates: Aggregates) -> Verdict:
         if not rows:
             return NOT_MEASURED
         worst = max(rows, key=lambda row: row.value - _bound(row))
-        label = f"{mode}, largest in {worst.place} of the bound"
+        label = f"{mode}, largest in {worst.place}, over the bound"
         parts.append(at_most(label, worst.interval.scaled(1 / _bound(worst)), 1.0, worst))
     return all_hold(parts, "", "the tables of SCAMP vary in size")
 

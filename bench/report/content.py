@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregates
@@ -59,6 +60,21 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "replayed",
         "The real tables of a booted network, with who is down, and thousands of events over them by the "
         "paper's rule.",
+    ),
+    (
+        "not refuted",
+        "What cannot be shown to hold, as that something never happens, and did not fail here; counted with "
+        "what holds.",
+    ),
+    (
+        "no difference",
+        "A claim that one is ahead of another does not hold: they differ by less than 5 points, or 10 %.",
+    ),
+    ("in part", "A claim that holds in some communities and not in others, which are named."),
+    ("explained", "A value that differs from the paper's by what is told beside it."),
+    (
+        "fitted, not comparable",
+        "A value from parameters that had to be assumed: neither agreement nor a difference proves anything.",
     ),
     ("as published", "Membership and dissemination of the papers."),
     ("as improved", "Members see to it that enough others hold them, and count each other."),
@@ -137,8 +153,10 @@ def _lead(aggregates: Aggregates, decided: list[Decided]) -> str:
     found = counts(decided)
     tiers = dict.fromkeys(row.tier for row in aggregates.select())
     how = [words for tier, words in TIER_WORDS.items() if tier in tiers]
+    between = Counter(one.verdict.word for one in decided if outcome(one) == "in part")
+    words = in_a_sentence([f"{count} {word}" for word, count in between.items()])
     return (
         f"Membership services for CAMCAST side by side, {in_a_sentence(how)}. Of {len(decided)} claims of "
-        f"the paper {found['holds']} hold here, {found['does not hold']} do not, {found['in part']} hold in "
-        f"part or with a difference that is explained, and {found['undecided']} are undecided."
+        f"the paper {found['holds']} hold here, {found['does not hold']} do not and {found['undecided']} "
+        f"stay undecided{f'; in between: {words}' if words else ''}."
     )

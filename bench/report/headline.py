@@ -17,7 +17,7 @@ from bench.results import SHARES, WHOLE
 from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, MODES, variant
 
 SHIPPED = variant("shipped")
-NEEDS = {"unstructured": "where every node can be told a gateway of its topic"}
+NEEDS = {"unstructured": "where every node can be told a member of its topic"}
 """What a mode asks for."""
 ONE_ADDRESS = "where a node is told one address of any other, and the DHT finds the rest"
 """What the others ask for."""

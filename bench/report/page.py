@@ -135,7 +135,7 @@ def _claim(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> st
     bars += f'<div class="source">and {more} more</div>' if more > 0 else ""
     because = f'<div class="source">{html.escape(verdict.because)}</div>' if verdict.because else ""
     networks = "" if verdict.networks is None else str(verdict.networks)
-    after = f'<div class="source">after {one.after}</div>' if one.after else ""
+    after = f'<div class="source">decided after {one.after}</div>' if one.after else ""
     return (
         f'<tbody data-claim="{claim.name}" data-kind="{kind}"><tr>'
         f'<td><span class="verdict {kind}">{verdict.words}</span></td>'
@@ -169,7 +169,7 @@ def _bar(part: Part) -> str:
         f'<rect class="range" x="{start:.1f}" y="1" width="{max(1.0, end - start):.1f}" height="10"/>'
         f'<path class="reach" d="M{first:.1f} 6H{last:.1f}"/>'
         f'<circle cx="{at(part.interval.value):.1f}" cy="6" r="3"/></svg>'
-        f"<span>{html.escape(part.label)}: {html.escape(_interval(part))}</span></div>"
+        f"<span>{html.escape(part.label)}: {html.escape(value_words(part))}</span></div>"
     )
 
 
@@ -183,10 +183,12 @@ def _scale(part: Part) -> tuple[float, float]:
     return min(values) - room, max(values) + room
 
 
-def _interval(part: Part) -> str:
+def value_words(part: Part) -> str:
+    """A part as a reader is told it: a value, its interval, and what they are counted in."""
     interval = part.interval
     write = per_cent if part.is_share else digits
-    unit = (" points" if part.margin or interval.low < 0 else " %") if part.is_share else ""
+    # A difference of shares may be negative, and so may what is asked of it.
+    unit = (" points" if part.margin or part.low < 0 else " %") if part.is_share else ""
     return interval_words(interval, write) + unit
 
 
@@ -198,7 +200,7 @@ def _behind(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> s
         needed = f", about {part.needed} networks would decide it" if part.needed else ""
         places = "<br>".join(html.escape(_place(row)) for row in part.rows)
         rows.append(
-            f"<tr><td>{html.escape(part.label)}</td><td class=number>{html.escape(_interval(part))}</td>"
+            f"<tr><td>{html.escape(part.label)}</td><td class=number>{html.escape(value_words(part))}</td>"
             f"<td class=number>{_range(part)}</td><td>{word}{needed}</td><td>{places}</td></tr>"
         )
     head = "<tr><th>part</th><th>here</th><th>true within</th><th></th><th>rows</th></tr>"
@@ -265,7 +267,7 @@ def as_markdown(content: Content) -> str:
         lines += _sections([content.variants])
     claims = [("verdict", "claim", "the paper", "here", "networks")]
     for one in content.claims:
-        ours = "; ".join(f"{part.label}: {_interval(part)}" for part in one.verdict.parts[:6])
+        ours = "; ".join(f"{part.label}: {value_words(part)}" for part in one.verdict.parts[:6])
         word = one.verdict.words + (f": {one.verdict.because}" if one.verdict.because else "")
         networks = "" if one.verdict.networks is None else f"{one.verdict.networks}"
         claims.append((word, one.claim.sentence, one.claim.paper, ours, networks))

@@ -82,7 +82,7 @@ def test_the_answer_says_what_was_decided() -> None:
     first, *others = headline(Aggregates(rows)).answer
     assert first.startswith("All modes deliver alike")
     [told, nothing] = others
-    assert told.startswith("Take unstructured where every node can be told a gateway of its topic")
+    assert told.startswith("Take unstructured where every node can be told a member of its topic")
     assert "the fewest bytes at rest (300, others 800 to 900)" in told
     assert "the fewest datagrams to join (100, others 480 to 500)" in told
     assert nothing == (

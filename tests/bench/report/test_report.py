@@ -12,13 +12,14 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.aggregates import Aggregate, Aggregates
-from bench.claims import CLAIMS
+from bench.claims import CLAIMS, Part
+from bench.intervals import Interval
 from bench.report import report_files
 from bench.report.content import content
 from bench.report.figures import RECIPES, figures
 from bench.report.headline import QUESTIONS
 from bench.report.material import Material
-from bench.report.page import as_html, as_markdown
+from bench.report.page import as_html, as_markdown, value_words
 from bench.report.spread import draw_spread, in_words, spread
 from bench.report.svg import draw
 from bench.results import WHOLE
@@ -190,3 +191,20 @@ def test_a_caption_tells_the_parameters_that_were_used() -> None:
 
     assert "c = 0, a = 2, z = 4, no loss." in caption(aggregates())
     assert "z = 9" in caption(aggregates(other_z))
+
+
+@pytest.mark.parametrize(
+    ("low", "words"), [(-0.05, "2.8 [2.1, 3.6] points"), (0.9, "2.8 [2.1, 3.6] %")]
+)
+def test_a_difference_of_shares_is_told_in_points_also_where_all_of_it_is_above_zero(
+    low: float, words: str
+) -> None:
+    part = Part("", Interval(0.021, 0.028, 0.036), low, 1.0, is_share=True)
+    assert value_words(part) == words
+
+
+def test_every_claim_is_counted_in_the_lead() -> None:
+    found = whole_content()
+    total, *numbers = map(int, re.findall(r"\d+", found.lead.partition("Of ")[2]))
+    assert total == sum(numbers) == len(found.claims)
+    assert "in between: 1 not comparable" in found.lead
