@@ -248,7 +248,7 @@ class Block:
         """All events, decoded, and whether the data of all of them can be read (see `data`)."""
         data, all_readable = self.data()
         run = self.source[PEER_ID_BYTES:]
-        origin = Origin(self.topic, self.publisher, run, hops, signed, self.trace)
+        origin = _origin(self.topic, self.publisher, run, hops, signed, self.trace)
         return Batch(origin, self.first, data), all_readable
 
     def payloads(self) -> list[bytes]:
@@ -551,6 +551,9 @@ def _check_head(packed: bytes) -> Head:
 
 _read_head = lru_cache(maxsize=1024)(_check_head)
 """Mostly the head of one block is that of the one before."""
+
+_origin = lru_cache(maxsize=1024)(Origin)
+"""Mostly what one batch has in common is what the one before had."""
 
 _peer_id = lru_cache(maxsize=4096)(PeerId)
 """The same few publishers are named over and over."""

@@ -170,7 +170,7 @@ class Node:
             observer=self._trace,
             watch=attachment.watch,
             unwatch=attachment.unwatch,
-            refusal=self.validation.refusal,
+            refusal=None if self.validation.asks_nothing else self.validation.refusal,
             useless=attachment.runtime.endpoint.useless,
             dissemination=LazyGossip,
         )

@@ -212,7 +212,9 @@ class Ways:
         elif is_told and channel.was_full and channel.buffered > self._most_buffered:
             return None
         else:
-            is_taken = channel.try_send(data, on_ack, until, at_once)
+            is_taken = (at_once and channel.send_alone(data, on_ack, until)) or (
+                channel.try_send(data, on_ack, until)
+            )
         if not is_taken and not self._runtime.send_encoded(to, data, on_ack, until):
             if on_ack is not None:
                 on_ack(False)

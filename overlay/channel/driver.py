@@ -102,12 +102,10 @@ class Channel:
         message: bytes,
         on_ack: OnAck | None = None,
         until: Until | None = None,
-        at_once: bool = False,
     ) -> bool:
         """Buffer a message, or say False when the send buffer is full.
 
-        It leaves at the end of this turn of the loop, with what else the turn has for the peer; `at_once`: it
-        leaves now, unless something else waits or is to be said.
+        It leaves at the end of this turn of the loop, with what else the turn has for the peer.
 
         When the time `until.at` has come, on the loop's clock, the message is neither sent nor sent
         again: it is counted (`channel_messages_expired`), and lost unless it has arrived.
@@ -117,18 +115,34 @@ class Channel:
         """
         channels = self._channels
         core = self.core or channels.open(self)
-        is_sent = at_once and channels.send_now(self, core, message, on_ack, until)
-        if not is_sent and not core.write(message, on_ack, until):
+        if not core.write(message, on_ack, until):
             self.was_full = True
             return False
         if core.transmitter.buffer.used > self._writable_below:
             self.was_full = True
-        if is_sent:
-            return True
         # As `Channels.touch` does, without a call: this is done for every message.
         channels.touched[self] = None
         if not channels.turn.is_due:
             channels.turn.schedule()
+        return True
+
+    def send_alone(self, message: bytes, on_ack: OnAck | None, until: Until | None) -> bool:
+        """As `try_send`, but the message leaves now, and not with what this turn may bring yet.
+
+        False, and nothing done, where anything else waits or is to be said first."""
+        core, channels = self.core, self._channels
+        if core is None or core.contact is not self.contact:
+            return False
+        now = channels.turn.now()
+        packet = core.packet_alone(message, on_ack, until, now)
+        if packet is None:
+            return False
+        channels.endpoint.send_at_once(self.contact, _CHANNEL, (packet,))
+        if core.transmitter.buffer.used > self._writable_below:
+            self.was_full = True
+        retry_at, timer_at = core.patience.retry_at, self.timer_at
+        if retry_at is None or retry_at < timer_at or now + core.config.close_after < timer_at:
+            channels.touch(self)  # else nothing can have become due earlier than before
         return True
 
     def withdraw(self, is_unwanted: Callable[[bytes], bool]) -> None:
@@ -183,7 +197,7 @@ class Channels:
         self.config = config
         self.is_closed = False
         self.turn = endpoint.turn
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._table = ChannelTable(config, endpoint.max_packet, entropy())
         endpoint.know(self._table.by_session)
         self.live: dict[PeerId, Channel] = {}
@@ -202,7 +216,7 @@ class Channels:
         endpoint.channel_peers = self._peers
 
     def _make_counters(self) -> None:
-        metrics = self._endpoint.metrics
+        metrics = self.endpoint.metrics
         self._received = metrics.counter(
             "channel_messages_received", "Messages handed up by channels"
         )
@@ -315,7 +329,7 @@ class Channels:
         for channel in list(self.live.values()):
             if channel.core is not None:
                 channel.core.abandon()
-                self._flush_one(channel, self.turn.now(), self._endpoint.send_all)
+                self._flush_one(channel, self.turn.now(), self.endpoint.send_all)
         self.touched.clear()
 
     # What the handles need.
@@ -335,28 +349,6 @@ class Channels:
         if not self.turn.is_due:
             self.turn.schedule()
 
-    def send_now(
-        self,
-        channel: Channel,
-        core: ChannelCore,
-        message: bytes,
-        on_ack: OnAck | None,
-        until: Until | None,
-    ) -> bool:
-        """Send a message, and not what this turn may bring yet; False, and nothing done, if it must wait."""
-        if core.contact is not channel.contact:
-            return False
-        now = self.turn.now()
-        packet = core.packet_alone(message, on_ack, until, now)
-        if packet is None:
-            return False
-        self._endpoint.send_at_once(channel.contact, _CHANNEL, (packet,))
-        patience, timer_at = core.patience, channel.timer_at
-        retry_at = patience.retry_at
-        if retry_at is None or retry_at < timer_at or now + self.config.close_after < timer_at:
-            self.touch(channel)  # else nothing can have become due earlier than before
-        return True
-
     # What the network does.
 
     def _receive(self, sender: Contact, packet: Buffer) -> None:
@@ -369,17 +361,17 @@ class Channels:
             messages = table.receive(sender, packet, now)
         except ChannelRefused as refusal:
             self._refused.add(refusal.reason)
-            self._endpoint.useless(sender)
+            self.endpoint.useless(sender)
         if table.dropped:
             self._release_dropped()
         core = table.cores.get(sender.id)
         if core is not None:
             channel = self.live.get(sender.id) or self._adopt(core)
             if core.phase is _GONE:
-                self._flush_one(channel, now, self._endpoint.send_all)
+                self._flush_one(channel, now, self.endpoint.send_all)
         if table.replies:
             for to, reply in table.replies:
-                self._endpoint.send(to, _CHANNEL, reply)
+                self.endpoint.send(to, _CHANNEL, reply)
             table.replies.clear()
         if messages:
             self._hand_up(sender, messages)
@@ -401,7 +393,7 @@ class Channels:
         self._table.dropped.clear()
         for core in dropped:
             channel = self.live[core.contact.id]
-            self._flush_one(channel, self.turn.now(), self._endpoint.send_all)
+            self._flush_one(channel, self.turn.now(), self.endpoint.send_all)
 
     def _hand_up(self, sender: Contact, messages: list[Buffer]) -> None:
         self._received.value += len(messages)
@@ -417,7 +409,7 @@ class Channels:
             return False
         touched, self.touched = self.touched, {}
         now = self.turn.now()
-        send = self._endpoint.send_at_once
+        send = self.endpoint.send_at_once
         for channel in touched:
             if channel.core is not None:
                 # The first peer need not wait until the last one's packets are made.
@@ -484,7 +476,7 @@ class Channels:
             self._arm(channel, due)
         else:
             core.handle_timer(now)
-            self._flush_one(channel, now, self._endpoint.send_all)
+            self._flush_one(channel, now, self.endpoint.send_all)
 
     def _wake(self, channel: Channel) -> None:
         waiters = list(channel.waiters)

@@ -81,9 +81,9 @@ class Services:
     watch: Callable[[Contact], None] = lambda contact: None
     """Have a member of the topic table watched by the failure detector."""
     unwatch: Callable[[Contact], None] = lambda contact: None
-    refusal: Callable[[Block], str | None] = lambda block: None
+    refusal: Callable[[Block], str | None] | None = None
     """Why a block is to be neither delivered nor forwarded, a reason for the count of drops; None accepts
-    it."""
+    it. Without the function all are accepted."""
     useless: Callable[[Contact], None] = lambda sender: None
     """Called with who sent a block that nobody honest sends."""
     dissemination: DisseminationFactory = EagerGossip
@@ -400,8 +400,9 @@ class Community:
         if self._observer is not None:
             self.record_block("publish", block)
         now = self._context.now()
+        # First: what is handed up to an own super-community must not come back as new.
         self.heard.add(block.source, block.first, block.count, now)
-        return Spread(*self._take(Arrival(block, 0, (block.numbers,)), None, True, now))
+        return self._take(Arrival(block, 0, (block.numbers,)), None, True, now)
 
     def receive(self, sender: Contact, copy: Copy) -> None:
         """A copy of a block: each of its events is taken the first time (figure 7)."""
@@ -442,7 +443,8 @@ class Community:
         """The block in a copy, or None, and counted, when it is not to be taken."""
         try:
             block = read_block(copy.block, self.name, copy.signature, origin)
-            if (reason := self._services.refusal(block)) is not None:
+            refusal = self._services.refusal
+            if refusal is not None and (reason := refusal(block)) is not None:
                 raise WireError(reason)
         except WireError as error:
             source, first, count = origin
@@ -481,8 +483,8 @@ class Community:
 
     def _take(
         self, arrival: Arrival, sender: Contact | None, from_outside: bool, now: float
-    ) -> tuple[Sequence[Contact], Sequence[tuple[str, Contact]]]:
-        """Pass on and deliver a block with events that are new here; where it went, as `Spread` says."""
+    ) -> Spread:
+        """Pass on and deliver a block with events that are new here."""
         block = arrival.block
         gossip = Gossip(block, self.name, arrival.hops + 1)
         upward = self._upward.send(gossip, from_outside) if self._super_processes else ()
@@ -494,7 +496,7 @@ class Community:
         self.events += block.count
         self.latest.add(block, now)
         self.routes.add(block.source, block.first, sender, arrival.hops, now)
-        return members, upward
+        return Spread(members, upward)
 
     def _start_search(self) -> None:
         if self._joined:

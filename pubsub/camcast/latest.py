@@ -154,7 +154,7 @@ class LastValues:
         context: Context,
         communities: Mapping[str, Remembers],
         leases: Leases,
-        refusal: Callable[[Block], str | None],
+        refusal: Callable[[Block], str | None] | None,
         metrics: Metrics,
     ) -> None:
         """The context's messages should arrive (an acknowledged channel)."""
@@ -235,7 +235,8 @@ class LastValues:
         ):
             try:
                 block = read_block(encoded, search.topic, signature, origin_of(encoded))
-                if (reason := self._refusal(block)) is not None:
+                refusal = self._refusal
+                if refusal is not None and (reason := refusal(block)) is not None:
                     raise WireError(reason)
             except WireError as error:
                 self._drops.add(error.reason)
