@@ -311,16 +311,19 @@ class StrongHub:
         async with self._giving:
             await self._until(lambda: not self._sharing.is_full)
             async with self._adding:
-                number = await self._broadcast(topic, data, packed)
+                number = await self._publish(topic, data, packed)
                 element_id = (self._strong.me, self.incarnation, number)
                 self._sharing.added(element_id, topic, packed, data)
-        return self._strong.receipt(number)
+                receipt = self._strong.receipt(number)
+                await receipt.wait("sent")
+        return receipt
 
     async def add_from_below(self, topic: str, data: Any, packed: bytes) -> None:
         """Publish an element of a subtopic to all who want it."""
         async with self._adding:
             if self._is_ordering or self._is_wanted(False, data):
-                await self._broadcast(topic, data, packed)
+                number = await self._publish(topic, data, packed)
+                await self._strong.receipt(number).wait("sent")
 
     async def add_aside(self, data: Any, packed: bytes, semantics: Semantics) -> MessageReceipt:
         """Publish an element outside reliable broadcast, so without an order or one-of-n delivery."""
@@ -332,7 +335,9 @@ class StrongHub:
         number = await self._strong.broadcast(payload, semantics=semantics, to=wants)
         return MessageReceipt(number, lambda wait: wait == "sent", _never)
 
-    async def _broadcast(self, topic: str, data: Any, packed: bytes) -> int:
+    async def _publish(self, topic: str, data: Any, packed: bytes) -> int:
+        """The number of the addition. One that is given up later, while this node's disk fails, is sent all
+        the same when that works again: it keeps its clock until then, and goes to one of those who take."""
         await self._until(lambda: not self._is_ordering or self._order.is_settled)
         is_own, to_all = topic == self.topic, self._is_ordering
 
@@ -346,7 +351,7 @@ class StrongHub:
             self._strong.note(max(clock, self._strong.noted))
         payload = encode(Addition(topic, clock, self.incarnation, packed))
         try:
-            number = await self._strong.broadcast(payload, to=None if to_all else wants)
+            number = await self._strong.publish(payload, to=None if to_all else wants)
         except BaseException:
             self._order.unstamp(clock)
             raise

@@ -239,6 +239,16 @@ class StrongTopic:
         `stay_away_when_full` after somebody stopped to answer. Returns when the message is on its way, and
         on the disk if there is a log, however long that fails; `receipt` tells who has it.
         """
+        number = await self.publish(payload, semantics=semantics, to=to)
+        if semantics == "reliable":
+            await self.receipt(number).wait("sent")
+        return number
+
+    async def publish(
+        self, payload: bytes, *, semantics: Semantics = "reliable", to: Audience = None
+    ) -> int:
+        """The same without waiting for this node's disk: who is given the number knows that the message will
+        be on its way, unless this node crashes first; who gives up before has published nothing."""
         only, named = self._audience(to)
         self._check_payload(payload, semantics, len(named))
         await self._wait_for_room(semantics)
@@ -247,10 +257,7 @@ class StrongTopic:
             await asyncio.sleep(0)
             self._check_open()
         if semantics == "reliable":
-            number = self.core.publish(payload, only=only, named=named)
-            while not self.core.is_sent(number):
-                await self._next_news()
-            return number
+            return self.core.publish(payload, only=only, named=named)
         return self._send_aside(payload, semantics, only, named)
 
     def receipt(self, number: int) -> MessageReceipt:

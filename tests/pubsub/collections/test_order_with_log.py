@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 
 from overlay.virtual import Latency, nth_host
 from pubsub import Node
-from pubsub.collections import DASortedBag, DASortedSet, DAStrongBag, Element
+from pubsub.collections import DASortedBag, DASortedSet, DAStrongBag, Element, NotInTime
+from pubsub.reliable.journal import Change, Journal
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
 TOPIC = "/prices"
@@ -150,6 +153,47 @@ def test_clocks_go_on_after_everybody_was_down(seed: int, tmp_path: Path) -> Non
         await again.add("after")
         await asyncio.sleep(2)
         assert again._hub._order.clock >= 21
+
+    stage(seed, main)
+
+
+@pytest.mark.parametrize("kind", [DAStrongBag, DASortedBag])
+def test_an_addition_that_was_not_waited_for_while_its_disk_failed_comes_in_its_place(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """It keeps its clock, and one of those who take is given it, though `add` was given up."""
+    fails = False
+    commit = Journal._commit
+
+    def commit_or_fail(journal: Journal, changes: Sequence[Change]) -> None:
+        if fails:
+            raise sqlite3.OperationalError("disk I/O error")
+        commit(journal, changes)
+
+    monkeypatch.setattr(Journal, "_commit", commit_or_fail)
+
+    async def main(company: Company) -> None:
+        nonlocal fails
+        logged = await company.open(kind, TOPIC, keep=0, log=tmp_path / "log.db")
+        others = [await company.open(kind, TOPIC, keep=0) for _ in range(2)]
+        got: list[list[Any]] = [[], [], []]
+        taken: list[Any] = []
+        for member, history in zip([logged, *others], got, strict=True):
+            await member.contains(into(history))
+        await others[1].remove(into(taken))
+        await asyncio.sleep(5)
+        fails = True
+        with pytest.raises(NotInTime):
+            await logged.add("given up", deadline=1)
+        adding = asyncio.create_task(others[0].add("later"))
+        await asyncio.sleep(15)
+        fails = False
+        await asyncio.sleep(FAILURE_SECONDS)
+        await adding
+        assert [sorted(history) for history in got] == [["given up", "later"]] * 3
+        assert sorted(taken) == ["given up", "later"]
+        if kind is DASortedBag:
+            check_one_order(*got)
 
     stage(seed, main)
 
