@@ -261,7 +261,7 @@ class HttpDoor:
             writing = asyncio.create_task(write())
             try:
                 async for message in socket:
-                    if message.type is not WSMsgType.TEXT:
+                    if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                         break
                     await socket.send_str(json_line(await self._obey(message.data, topic)))
             finally:
@@ -269,13 +269,15 @@ class HttpDoor:
                 await asyncio.gather(writing, return_exceptions=True)
         return socket
 
-    async def _obey(self, text: str, topic: str) -> dict[str, Any]:
+    async def _obey(self, text: str | bytes, topic: str) -> dict[str, Any]:
         """Publish what a client has sent over a WebSocket, and say what became of it."""
         try:
             asked = json.loads(text)
             if not isinstance(asked, dict) or not asked.keys() <= {"topic", "data", "durable"}:
                 raise UsageError('write {"topic": "/soccer/italy", "data": ...}')
-            durable = asked.get("durable") is True
+            durable = asked.get("durable", False)
+            if not isinstance(durable, bool):
+                raise UsageError(f"durable is true or false, not {durable!r}")
             receipt = await self._node.publish(
                 _open_topic(asked.get("topic", topic)),
                 asked.get("data"),

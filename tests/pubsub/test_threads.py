@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -128,3 +129,52 @@ def test_the_program_in_the_documentation_runs_and_ends_without_being_closed() -
     assert "/soccer/italy {'score': '1-0'}" in done.stdout
     open_end = "from pubsub import connect\nnetwork = connect()\nprint(network.address)"
     subprocess.run([sys.executable, "-c", open_end], check=True, timeout=60, capture_output=True)
+
+
+def test_another_event_loop_is_told_to_use_threadsafe() -> None:
+    """What was published there left a half-made community behind, with which the node could not be closed."""
+
+    async def use(node: Node) -> None:
+        with pytest.raises(UsageError, match=r"another event loop: use node\.threadsafe"):
+            await node.publish("/a")
+        with pytest.raises(UsageError, match=r"another event loop: use node\.threadsafe"):
+            await node.subscribe("/a").__aenter__()
+        with pytest.raises(UsageError, match=r"another event loop: use node\.threadsafe"):
+            await node.request("/a")
+        node.threadsafe.publish("/a")
+
+    async def main() -> None:
+        async with Node() as node:
+            await asyncio.to_thread(lambda: asyncio.run(use(node)))
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_does_not_wait_for_a_thread_that_it_has_not() -> None:
+    """In a process of its own: one that has threads, as this one, should not fork."""
+    program = """
+import os
+from pubsub import connect
+from overlay.errors import ClosedError
+
+with connect() as network:
+    child = os.fork()
+    if child == 0:
+        try:
+            network.publish("/a")
+        except ClosedError as error:
+            print(error, flush=True)
+        network.close()
+        os._exit(0)  # as multiprocessing does
+    else:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        network.publish("/a")
+        print("goes on")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "runs in the process that this one was forked from\n" in ended.stdout
+    assert "goes on\n" in ended.stdout

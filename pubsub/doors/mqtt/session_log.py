@@ -3,7 +3,10 @@
 The name is the client's, and one door at a time has it. The door that has it leaves the latest record
 unacknowledged, so that the archive gives that, and whatever came after it, to the next door. A door that
 takes a name over writes a mark and reads up to it, so that it has every record that was safe before; then
-it writes a record of a higher epoch, and what the door before still writes counts no more.
+it writes a record of a higher epoch, and what the door before still writes counts no more. So a record counts
+for its writer when it has come back from the archive: that brings a name's events to one door at a time, and
+whoever has the name after it reads the record too. That the record is safe is not enough: the archive may have
+stored it behind the next door's mark.
 
 A door that reads a record of a higher epoch than its own is displaced by that: the door that wrote it uses
 another replica of the archive. Two doors that have taken the name over at the same time, from two replicas,
@@ -86,6 +89,9 @@ class SessionLog:
         self._number = 0
         self._latest: tuple[_Place, DurableEvent] | None = None
         """The latest record that has come from the archive, which is not acknowledged."""
+        self._read = 0
+        """The number of the last record of this door that has come back."""
+        self._came_back = asyncio.Event()
         self._next: asyncio.Future[tuple[Record, Callable[[bool], None]]] | None = None
         self._running: asyncio.Task[None] | None = None
         self._ending: bool | None = None
@@ -133,6 +139,9 @@ class SessionLog:
             for event in events:
                 self._note(event)
             self._check_is_writer()
+            if self._latest is not None and self._latest[0][:2] == (self._epoch, self.token):
+                self._read = self._latest[0][2]
+                self._came_back.set()
 
     def _check_is_writer(self) -> None:
         """`Displaced` when a door that uses another replica has the session."""
@@ -164,6 +173,9 @@ class SessionLog:
             except CamcastError:
                 written(False)
             else:
+                while self._read < self._number:
+                    self._came_back.clear()
+                    await self._came_back.wait()
                 written(True)
 
     async def close(self) -> None:

@@ -170,6 +170,12 @@ def test_a_websocket_brings_events_and_publishes() -> None:
             for wrong in ("no JSON", "[]", '{"topic": "a"}', '{"unknown": 1}'):
                 await socket.send_str(wrong)
                 assert set(await socket.receive_json()) == {"error"}
+            await socket.send_str('{"data": 1, "durable": "yes"}')
+            told = await socket.receive_json()
+            assert told == {"error": "durable is true or false, not 'yes'"}
+            await socket.send_bytes(b'{"data": [2]}')
+            got = [await socket.receive_json() for _ in range(2)]
+            assert [2] in [one.get("data") for one in got]
 
     with_door(body)
 
