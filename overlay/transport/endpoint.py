@@ -54,6 +54,7 @@ from overlay.transport.frame import (
     split_train,
 )
 from overlay.transport.guard import QUESTION, RUBBISH, FloodGuard, Friend, Refusal
+from overlay.transport.interface import OpenTransport, Transport
 from overlay.transport.udp import open_udp
 from overlay.turn import Turn
 
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Contact, bytes], None]
 ViewHandler = Callable[[Contact, Buffer], None]
-Receive = Callable[[bytes, tuple[Any, ...]], None]
 
 SENDS_A_TURN = 32
 """Datagrams, or trains of them: the most that leave before other callbacks and tasks get a turn."""
@@ -90,36 +90,6 @@ WITHOUT_A_KEY = (
 _log = logging.getLogger(__name__)
 
 
-class Transport(Protocol):
-    """What carries datagrams between sockets; made by an `OpenTransport`.
-
-    It may lose, repeat and reorder datagrams, and never blocks or raises for reasons of the network.
-    """
-
-    address: Address
-    """Where it is bound, with the port that was chosen for port 0."""
-
-    train: int
-    """Datagrams that one call of `send` takes, 1 or more; it may become 1 at any time."""
-
-    @property
-    def can_send(self) -> bool:
-        """Whether more can be sent just now; `resume` is called when that becomes true again."""
-        ...
-
-    def send(self, data: bytes, to: tuple[str, int], /) -> None:
-        """Send a datagram, or at most `train` of them one behind the other, all but the last of full size."""
-        ...
-
-    def refuse(self, refusal: Refusal | None) -> bool:
-        """Drop a flood before it is received, or nothing any more; False where that is not possible."""
-        ...
-
-    async def close(self) -> None:
-        """Let go of everything; returns when it is gone."""
-        ...
-
-
 class EarlyQuestions(Protocol):
     """Questions of one kind that anybody may ask and that change nothing: asked before there is a session."""
 
@@ -129,22 +99,6 @@ class EarlyQuestions(Protocol):
 
     def answer(self, sender: Contact, body: bytes, /) -> bytes:
         """The body of the answer; the sender has not proven to be one."""
-        ...
-
-
-class OpenTransport(Protocol):
-    """Binds a transport to an address, or raises `ListenError`."""
-
-    async def __call__(
-        self,
-        address: Address,
-        size: int,
-        receive: Receive,
-        resume: Callable[[], None],
-        metrics: Metrics,
-        offload: bool,
-    ) -> Transport:
-        """`size`: bytes of a full datagram. `receive(data, source)` is given each datagram, or a train."""
         ...
 
 

@@ -32,8 +32,7 @@ from overlay.errors import NetworkError, why
 from overlay.metrics import CounterFamily, Metrics
 from overlay.transport.frame import MAX_DATAGRAM, MAX_TRAIN
 from overlay.transport.guard import Refusal
-
-Receive = Callable[[bytes, tuple[Any, ...]], None]
+from overlay.transport.interface import Receive
 
 KERNEL_BUFFER = 4 * 1024 * 1024
 """Bytes asked of the kernel for receiving and for sending; it may grant less."""
@@ -128,7 +127,7 @@ class _Datagrams(Protocol):
 
 
 class UdpTransport:
-    """`overlay.transport.endpoint.Transport` over UDP; made by `open_udp`."""
+    """`overlay.transport.interface.Transport` over UDP; made by `open_udp`."""
 
     def __init__(self, size: int, receive: Receive, resume: Callable[[], None], metrics: Metrics):
         self.train = 1

@@ -13,7 +13,7 @@ from overlay.contact import Contact
 from overlay.virtual import Network, nth_host
 from overlay.virtual.stage import numbered_contact
 from pubsub import Node, Parameters, Subscription
-from pubsub.sending import LEAST_SILENT_SECONDS, SILENT_SECONDS, Pace
+from pubsub.pace import LEAST_SILENT_SECONDS, SILENT_SECONDS, Pace
 from tests.pubsub.playground import Playground, play
 
 SIZE = 4000
