@@ -1,8 +1,9 @@
 """Who floods this node, and what is dropped of it before it costs anything.
 
 A datagram is *useless* when it is dropped (rubbish, altered, repeated, of an unknown session) or when a
-channel refuses it; so is the opening of a session, of which each costs much. Others of a kind that strangers
-may send, questions to the DHT and probes, count as a quarter of it. Honest peers send few of these. A block
+layer above says that nobody honest sends what it brought (`Endpoint.useless`); so is the opening of a
+session, of which each costs much. Others of a kind that strangers may send, questions to the DHT and probes,
+and what a peer has no right to say, count as a quarter of it. Honest peers send few of these. A block
 of addresses (a /24, a /64) that sends more than `limit` in a second *floods*; a quarter of it is enough while
 the node cannot keep up with what arrives. From then on all that comes from the block is dropped unread, but
 for
