@@ -20,8 +20,9 @@ Events that are removed before somebody had them are *gaps*, which that one is t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from itertools import chain, takewhile
+from math import inf
 from typing import Any
 
 import msgpack
@@ -36,6 +37,7 @@ from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.gaps import EntityGap, with_gap
 from pubsub.archive.store.registry import Entity
 from pubsub.archive.store.store import Holding
+from pubsub.event import ID_BYTES
 from pubsub.reliable.numbers import Numbers, Span, spans_of
 from pubsub.reliable.runs import RUN_BYTES, Reason, is_source
 from pubsub.topic import Pattern, included
@@ -188,13 +190,15 @@ class Serving:
     is_shared: bool
     cursor: int
     """Every event up to here was looked at."""
-    live_from: int
+    live_from: InitVar[int]
     """Events up to this number were archived before: they come from here and nowhere else."""
     doubtful_to: int
     """Events up to this number may have been given to the application in an earlier life."""
     began: float
     """The time when this archive began to serve the name, by the replica's clock that is furthest ahead;
     seconds since 1970. Another replica may have given the application what was archived before this time."""
+    whole_to: float = field(init=False)
+    """Events up to this number are sent themselves; of others, which come live too, the ids."""
     sessions: dict[bytes, SubscriberSession] = field(default_factory=dict)
     offered: dict[int, tuple[bytes, int, int]] = field(default_factory=dict)
     """Notified and not done with: stream, catenation number and bytes sent, by sequence number."""
@@ -208,6 +212,9 @@ class Serving:
     """The outstanding events of subscribers that have left."""
     displaced: dict[bytes, str] = field(default_factory=dict)
     """The sessions from which the name was taken over lately, and the words for them."""
+
+    def __post_init__(self, live_from: int) -> None:
+        self.whole_to = inf if self.ordered or self.is_shared else live_from
 
     @property
     def sync(self) -> int:
@@ -237,18 +244,14 @@ class Serving:
         del self.sessions[session.id]
         self.returned.update(session.assigned)
 
-    def offer(self, event: StoredEvent) -> tuple[SubscriberSession, int, bytes]:
-        """Note an event of which a subscriber is notified: which one, the number of the event before it that
-        the subscriber has to have, and what it is sent."""
-        session, sequence = self.session, event.sequence
-        whole = self.ordered or self.is_shared or sequence <= self.live_from
-        sent = event.body if whole else event.id
-        self.offered[sequence] = (event.publisher, event.catenation, len(sent))
-        self.offered_bytes += len(sent)
-        self.outstanding[sequence] = None
-        session.assigned[sequence] = None
-        previous, session.previous = session.previous, sequence
-        return session, 0 if self.is_shared else previous, sent
+    def offer(self, session: SubscriberSession, event: StoredEvent) -> None:
+        """Note an event of which a subscriber is notified."""
+        sequence = event.sequence
+        size = len(event.body) if sequence <= self.whole_to else ID_BYTES
+        self.offered[sequence] = (event.publisher, event.catenation, size)
+        self.offered_bytes += size
+        self.outstanding[sequence] = session.assigned[sequence] = None
+        session.previous = sequence
 
     def offer_again(self, event: StoredEvent) -> SubscriberSession:
         """Note that an event, which was returned, goes to a subscriber: which one."""
@@ -275,7 +278,7 @@ class Serving:
         """Strike what was offered up to this number; the highest catenation number of it, by stream."""
         last: dict[bytes, int] = {}
         offered = self.offered  # in the order of its numbers
-        for sequence in list(takewhile(lambda one: one <= done, offered)):
+        for sequence in list(takewhile(done.__ge__, offered)):
             stream, catenation, size = offered.pop(sequence)
             self.offered_bytes -= size
             if catenation > last.get(stream, 0):

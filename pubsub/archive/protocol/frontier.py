@@ -102,7 +102,9 @@ class Frontier:
         return self._marks.get(stream, 0)
 
     def covers(self, stream: bytes, catenation: int) -> bool:
-        return catenation <= self._marks.get(stream, 0) or begin_of(stream) < self.floor
+        if catenation <= self._marks.get(stream, 0):
+            return True
+        return self.floor > 0 and begin_of(stream) < self.floor
 
     def raise_to(self, stream: bytes, catenation: int) -> bool:
         """Whether this was news."""
@@ -348,12 +350,13 @@ def origin_of(stream: bytes, id: bytes) -> bytes:
 class Given:
     """Events, as spans of catenation numbers by origin and stream; it only grows, but for `forget`."""
 
-    __slots__ = ("_origins",)
+    __slots__ = ("_latest", "_origins")
 
     def __init__(self, position: Iterable[tuple[bytes, int]] = ()) -> None:
         """`position`: what `marks` gave."""
         self._origins: dict[bytes, dict[bytes, tuple[int, int]]] = {}
         """The one that something was added to last at the end."""
+        self._latest = b""
         for key, last in position:
             stream, first = key[:STREAM_BYTES], 0
             origin = stream_of(publisher_of(stream), key[STREAM_BYTES:_KEY_BYTES])
@@ -386,8 +389,9 @@ class Given:
             spans[stream] = (span[0], catenation)
         else:
             spans[stream] = (catenation, span[1])
-        if next(reversed(self._origins)) != origin:
+        if self._latest != origin:
             self._origins[origin] = self._origins.pop(origin)
+            self._latest = origin
         return True
 
     def forget(self, floor: int) -> None:

@@ -52,6 +52,10 @@ class Resent:
             self._numbers.setdefault(stream, Numbers(most=None)).add_span(first, last)
             self._unsaved[stream] = None
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._numbers)
+
     def covers(self, stream: bytes, catenation: int) -> bool:
         numbers = self._numbers.get(stream)
         return numbers is not None and catenation in numbers

@@ -6,8 +6,9 @@ by itself: the subscriber hears in every response what the archive believes it l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import inf
 
 from overlay.bounded import remember
 from overlay.contact import Contact
@@ -46,12 +47,8 @@ OnChange = Callable[[EntityDissemination], None]
 """Called with an entity that other replicas should hear of."""
 
 
-_Offer = tuple[StoredEvent, int, bytes]
-"""An event, the number of the one before it for its entity, and what is sent: itself, or its id alone to
-those who listen elsewhere too."""
-
-_Offers = dict[bytes, list[_Offer]]
-"""By session."""
+_Offers = dict[bytes, tuple[int, list[StoredEvent]]]
+"""By session: the number of the event before these that it was notified of, and events that are for it."""
 
 
 class Notifier:
@@ -152,16 +149,22 @@ class Notifier:
     ) -> bool:
         """Offer what is for the name, while there is room; whether the cursor has moved."""
         events, end = page
+        most = self._world.config.window_bytes
+        session: SubscriberSession | None = None
+        some: list[StoredEvent] = []
         for event in events:
-            is_full = serving.offered_bytes >= self._world.config.window_bytes
+            is_full = serving.offered_bytes >= most
             if serving.is_shared:
                 is_full = not self._has_room(serving)
             if is_full:
                 end = event.sequence - 1
                 break
             if self.is_for(entity, event):
-                session, previous, sent = serving.offer(event)
-                offers.setdefault(session.id, []).append((event, previous, sent))
+                if session is None or serving.is_shared:
+                    session = serving.session
+                    some = offers.setdefault(session.id, (session.previous, []))[1]
+                serving.offer(session, event)
+                some.append(event)
         moved = end > serving.cursor
         serving.cursor = max(end, serving.cursor)
         return moved
@@ -177,7 +180,7 @@ class Notifier:
             offers: _Offers = {}
             for event in events if serving.sessions else ():
                 session = serving.offer_again(event)
-                offers.setdefault(session.id, []).append((event, 0, event.body))
+                offers.setdefault(session.id, (0, []))[1].append(event)
             self._send_all(entity, serving, offers, again=True)
             if offers:
                 self.push(entity)
@@ -201,11 +204,14 @@ class Notifier:
         self, entity: EntityDissemination, serving: Serving, offers: _Offers, *, again: bool = False
     ) -> None:
         """`again`: others have had them before."""
-        for id, some in offers.items():
+        for id, (before, events) in offers.items():
             if id in serving.sessions:
-                self._send(entity, serving, serving.sessions[id], some, again=again)
+                session, previous = serving.sessions[id], None if serving.is_shared else before
+                self._send(
+                    entity, session, events, serving.whole_to, previous=previous, again=again
+                )
 
-    def _doubts(self, serving: Serving) -> Callable[[StoredEvent], bool]:
+    def _doubts(self, serving: Serving, events: Sequence[StoredEvent]) -> list[bool]:
         """Which events an application may have been given before: those up to a number, those that were sent
         to another archive first, and those that another replica may have given the subscriber, before it came
         here.
@@ -215,51 +221,72 @@ class Notifier:
         only during the session."""
         doubtful_to, resent = serving.doubtful_to, self._inventory.resent
         elsewhere_until = min(serving.began, self._table.shared_until)
-        return lambda event: (
+        are_some_resent = bool(resent)
+        return [
             event.sequence <= doubtful_to
             or event.time <= elsewhere_until
-            or resent.covers(event.publisher, event.catenation)
-        )
+            or (are_some_resent and resent.covers(event.publisher, event.catenation))
+            for event in events
+        ]
 
     def _send(
         self,
         entity: EntityDissemination,
-        serving: Serving,
         session: SubscriberSession,
-        offers: Iterable[_Offer],
+        events: Sequence[StoredEvent],
+        whole_to: float,
         *,
+        previous: int | None = None,
         again: bool = False,
     ) -> None:
-        """Send a subscriber events, or the ids of events; those next to each other in one block."""
-        world = self._world
-        config = world.config
-        is_doubtful = (lambda event: True) if again else self._doubts(serving)
-        for batch in batches(offers, lambda offer: len(offer[2]), config.batch_bytes, config.batch):
+        """Send a subscriber events, and the ids of those with numbers above `whole_to`; those next to each
+        other in one block. `previous`: the number of the event that it has to have before these, where it has
+        to have any."""
+        world, config = self._world, self._world.config
+        assert entity.serving is not None
+        doubts = [True] * len(events) if again else self._doubts(entity.serving, events)
+        start = 0
+        for part in _parts(events, whole_to, config.batch_bytes, config.batch):
             streams: dict[bytes, int] = {}
             items: list[tuple[int, int, int, int, bytes, bool]] = []
-            doubts = [is_doubtful(offer[0]) for offer in batch]
-            at = 0
-            for length in _runs(batch, doubts):
-                for count, block in self._joined(batch[at : at + length]):
-                    event, previous, _ = batch[at]
-                    place = streams.setdefault(event.publisher, len(streams))
-                    row = (event.sequence, previous, place, event.catenation, block, doubts[at])
+            for length in _runs(part, doubts[start : start + len(part)], whole_to):
+                at = start
+                for count, block in self._joined(events[at : at + length], whole_to):
+                    event, place = (
+                        events[start],
+                        streams.setdefault(events[start].publisher, len(streams)),
+                    )
+                    row = (
+                        event.sequence,
+                        previous or 0,
+                        place,
+                        event.catenation,
+                        block,
+                        doubts[start],
+                    )
                     items.append(row)
-                    at += count
+                    start += count
+                    if previous is not None:
+                        previous = events[start - 1].sequence
             notice = Notice(world.topic, entity.name, session.id, tuple(streams), tuple(items))
             world.context.send(session.contact, notice)
-            self.sent += len(batch)
+            self.sent += len(part)
         session.notified_at = world.context.now()
 
-    def _joined(self, offers: Sequence[_Offer]) -> Sequence[tuple[int, bytes]]:
-        """The blocks, or joined ids, of offers whose numbers follow each other; made once for all."""
-        first, last = offers[0], offers[-1]
-        is_whole = first[2] is first[0].body
-        key = (first[0].sequence, last[0].sequence, is_whole)
+    def _joined(
+        self, events: Sequence[StoredEvent], whole_to: float
+    ) -> Sequence[tuple[int, bytes]]:
+        """The blocks, or joined ids, of events whose numbers follow each other; made once for all."""
+        first, last = events[0].sequence, events[-1].sequence
+        is_whole = first <= whole_to
+        key = (first, last, is_whole)
         joined = self._blocks.get(key)
         if joined is None:
-            sent = [offer[2] for offer in offers]
-            joined = tuple(join(sent) if is_whole else join_ids(sent))
+            joined = tuple(
+                join([one.body for one in events])
+                if is_whole
+                else join_ids([one.id for one in events])
+            )
             remember(self._blocks, key, joined, MOST_BLOCKS)
         return joined
 
@@ -312,8 +339,7 @@ class Notifier:
         def send(events: list[StoredEvent]) -> None:
             serving = entity.serving
             if serving is not None and serving.sessions.get(session.id) is session:
-                offers = [(one, 0, one.body if whole else one.id) for one in events]
-                self._send(entity, serving, session, offers)
+                self._send(entity, session, events, inf if whole else 0)
 
         if numbers:
             self._inventory.read(numbers, self._world.config.window_bytes, send)
@@ -383,20 +409,27 @@ class Notifier:
             entity.end_serving()
 
 
-def _runs(offers: Sequence[_Offer], doubts: Sequence[bool]) -> Iterator[int]:
-    """How many of the offers follow each other in every number, from the first one on, and so forth."""
+def _parts(
+    events: Sequence[StoredEvent], whole_to: float, most_bytes: int, most: int
+) -> Iterator[list[StoredEvent]]:
+    """The events of one message after another."""
+    if not events or events[0].sequence > whole_to:
+        return batches(events, lambda event: ID_BYTES, most_bytes, most)
+    return batches(events, lambda event: len(event.body), most_bytes, most)
+
+
+def _runs(events: Sequence[StoredEvent], doubts: Sequence[bool], whole_to: float) -> Iterator[int]:
+    """How many of the events follow each other in every number, from the first one on, and so forth."""
     start = 0
-    for at in range(1, len(offers) + 1):
-        if at < len(offers):
-            (event, previous, sent), (before, _, sent_before) = offers[at], offers[at - 1]
-            if (
-                event.sequence == before.sequence + 1
-                and previous in (before.sequence, 0)
-                and event.catenation == before.catenation + 1
-                and event.publisher == before.publisher
-                and (sent is event.body) == (sent_before is before.body)
-                and doubts[at] == doubts[start]
-            ):
-                continue
-        yield at - start
-        start = at
+    for at in range(1, len(events)):
+        event, before = events[at], events[at - 1]
+        if (
+            event.sequence != before.sequence + 1
+            or event.catenation != before.catenation + 1
+            or event.publisher != before.publisher
+            or doubts[at] != doubts[start]
+            or before.sequence == whole_to
+        ):
+            yield at - start
+            start = at
+    yield len(events) - start

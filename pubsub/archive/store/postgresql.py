@@ -69,7 +69,7 @@ class _PostgresqlConnection:
         with self._connection.cursor() as cursor:
             cursor.executemany(_translated(statement), rows)
 
-    def insert_events(self, rows: Iterable[Sequence[Any]]) -> None:
+    def insert_events(self, rows: Sequence[Sequence[Any]]) -> None:
         with self._connection.cursor() as cursor, cursor.copy(_COPY) as copy:
             copy.set_types(_TYPES)
             for row in rows:

@@ -109,7 +109,7 @@ class Connection(Protocol):
 
     def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None: ...
 
-    def insert_events(self, rows: Iterable[Sequence[Any]]) -> None:
+    def insert_events(self, rows: Sequence[Sequence[Any]]) -> None:
         """Add rows of `EVENT_COLUMNS` whose places are free, as fast as the database can."""
         ...
 

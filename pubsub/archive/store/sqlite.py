@@ -19,6 +19,8 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +112,14 @@ _SETTINGS = (
 )
 _ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 """Whatever reading a damaged file raises."""
-_INSERT = "INSERT INTO events ({}) VALUES ({})".format(
-    ", ".join(EVENT_COLUMNS), ", ".join("?" for _ in EVENT_COLUMNS)
-)
+MOST_ROWS = 64
+"""Events that one statement adds: they have fewer values together than any SQLite refuses."""
+
+
+@cache
+def _insertion(rows: int) -> str:
+    row = f"({', '.join('?' for _ in EVENT_COLUMNS)})"
+    return f"INSERT INTO events ({', '.join(EVENT_COLUMNS)}) VALUES {', '.join([row] * rows)}"
 
 
 class SqliteStore(Store):
@@ -197,8 +204,16 @@ class SqliteConnection:
     def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         self._file.executemany(statement, rows)
 
-    def insert_events(self, rows: Iterable[Sequence[Any]]) -> None:
-        self._file.executemany(_INSERT, rows)
+    def insert_events(self, rows: Sequence[Sequence[Any]]) -> None:
+        # Python's lock is let go of once a statement: the event loop, which is busy meanwhile, does not get
+        # between any two events.
+        start, count = 0, MOST_ROWS
+        while start < len(rows):
+            while count > len(rows) - start:
+                count //= 2
+            values = tuple(chain.from_iterable(rows[start : start + count]))
+            self._file.execute(_insertion(count), values)
+            start += count
 
     def begin(self) -> None:
         self._file.execute("BEGIN IMMEDIATE")
