@@ -108,6 +108,7 @@ class ManagedTopic:
         self._to_answer: dict[bytes, tuple[int, int] | None] = {}
         self._fresh = False
         self._flush_timer = OneTimer(world.context.call_later, self._flush)
+        self._notify_timer = OneTimer(world.context.call_later, self.entities.notify)
         self._settle_timer = OneTimer(world.context.call_later, self._settle)
         self._heartbeats = 0
         self._load = 0.0
@@ -190,6 +191,7 @@ class ManagedTopic:
 
     def close(self) -> None:
         self._flush_timer.close()
+        self._notify_timer.close()
         self._settle_timer.close()
         self.exchange.close()
         self.forgetting.close()
@@ -414,14 +416,15 @@ class ManagedTopic:
         self._flush_timer.set(0)
 
     def _flush(self) -> None:
-        """Answer publishers and notify subscribers, once for all that became safe together."""
+        """Answer publishers, once for all that became safe together, and notify subscribers when the answers
+        have left: publishers send on meanwhile."""
         answers, self._to_answer = self._to_answer, {}
         for stream, missing in answers.items():
             if stream in self._publishers:
                 self._negotiate(self._publishers[stream][0], stream, missing)
         if self._fresh:
             self._fresh = False
-            self.entities.notify()
+            self._notify_timer.set(0)
 
     def _negotiate(
         self, publisher: Contact, stream: bytes, missing: tuple[int, int] | None
