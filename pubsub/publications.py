@@ -18,7 +18,6 @@ from pubsub.config import DisseminationKind, NodeConfig
 from pubsub.data import DATA_LIMIT, pack_data
 from pubsub.event import LAST_NUMBER, RUN_BYTES, Head
 from pubsub.publishing import EVENTS_A_BLOCK, Outlet, Receipt
-from pubsub.reliable.batches import batches
 from pubsub.reliable.receipts import Budget, Wait, check_seconds
 from pubsub.sending import EventLink
 from pubsub.topic import Topic
@@ -165,6 +164,8 @@ class Publications:
         self, topic: AnyTopic, run: bytes, first: int, data: Sequence[Any], options: Options
     ) -> list[Receipt]:
         """See `Node.publish_in_run`."""
+        from pubsub.reliable.batches import batches
+
         if not isinstance(run, bytes) or len(run) != RUN_BYTES:
             raise UsageError(f"the name of a run is {RUN_BYTES} bytes, not {run!r}")
         if not 0 < first < LAST_NUMBER - len(data):

@@ -54,12 +54,12 @@ from overlay.transport.frame import (
     split_train,
 )
 from overlay.transport.guard import QUESTION, RUBBISH, FloodGuard, Friend, Refusal
-from overlay.transport.interface import OpenTransport, Transport
 from overlay.transport.udp import open_udp
 from overlay.turn import Turn
 
 if TYPE_CHECKING:
     from overlay.session.sessions import Sessions
+    from overlay.transport.interface import OpenTransport, Transport
 
 Handler = Callable[[Contact, bytes], None]
 ViewHandler = Callable[[Contact, Buffer], None]

@@ -23,7 +23,7 @@ import struct
 import sys
 from asyncio.trsock import TransportSocket
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from asyncio_dgram.aio import DatagramServer, Protocol
 
@@ -32,7 +32,9 @@ from overlay.errors import NetworkError, why
 from overlay.metrics import CounterFamily, Metrics
 from overlay.transport.frame import MAX_DATAGRAM, MAX_TRAIN
 from overlay.transport.guard import Refusal
-from overlay.transport.interface import Receive
+
+if TYPE_CHECKING:
+    from overlay.transport.interface import Receive
 
 KERNEL_BUFFER = 4 * 1024 * 1024
 """Bytes asked of the kernel for receiving and for sending; it may grant less."""
