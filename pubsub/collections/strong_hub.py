@@ -312,11 +312,21 @@ class StrongHub:
             await self._until(lambda: not self._sharing.is_full)
             async with self._adding:
                 number = await self._publish(topic, data, packed)
-                element_id = (self._strong.me, self.incarnation, number)
-                self._sharing.added(element_id, topic, packed, data)
+                giving = self._give_when_sent(number, topic, data, packed)
+                if self.log is None:
+                    await giving
+                else:  # this node's disk may fail for longer than the caller waits
+                    tasks = self._collections.tasks
+                    await asyncio.shield(tasks.start("what is to be taken", giving, vital=False))
                 receipt = self._strong.receipt(number)
                 await receipt.wait("sent")
         return receipt
+
+    async def _give_when_sent(self, number: int, topic: str, data: Any, packed: bytes) -> None:
+        with contextlib.suppress(ClosedError):
+            await self._strong.receipt(number).wait("sent")
+            element_id = (self._strong.me, self.incarnation, number)
+            self._sharing.added(element_id, topic, packed, data)
 
     async def add_from_below(self, topic: str, data: Any, packed: bytes) -> None:
         """Publish an element of a subtopic to all who want it."""
