@@ -74,6 +74,12 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 return
             for victim in storm.chance.sample(storm.programs, 2):
                 await asyncio.sleep(storm.chance.uniform(5, 60))
+                if qos == "iurb":  # what it delivers alone now, nobody else ever will
+                    storm.net.partition(
+                        [victim.host], [p.host for p in storm.programs if p != victim]
+                    )
+                    await asyncio.sleep(storm.chance.uniform(0.5, 5))
+                    storm.net.heal()
                 storm.faults["crash for good"] += 1
                 storm.net.crash(victim.host)
                 victim.make = _nothing
