@@ -383,7 +383,7 @@ class Subscription:
         return batch.part(excess, len(batch))
 
     def _rest_of_current(self) -> Batch:
-        """The events that were not taken of the batch that the application has begun."""
+        """What the application has not taken yet of the batch that it is reading."""
         taking = self._taking
         return taking.part(len(taking) - length_hint(self._left), len(taking))
 

@@ -73,7 +73,7 @@ class RoutingTable:
         return self.buckets[bisect_right(self._firsts, place) - 1]
 
     def used(self, place: Target) -> None:
-        """A lookup goes to that place, and learns who is there."""
+        """Note that a lookup goes to that place: the nodes there become known by the lookup."""
         self.bucket_of(place).last_used = self._clock()
 
     def unused(self, seconds: float) -> list[Bucket]:

@@ -44,7 +44,7 @@ class _Stopped:
         return self
 
     def cancel(self) -> None:
-        """It is its own timer, and never rings."""
+        """Nothing to do: this context gives itself out as every timer, and none of them rings."""
 
 
 class GroupProcess:

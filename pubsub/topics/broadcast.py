@@ -68,8 +68,8 @@ class Application(Protocol):
     def gap(self, gap: Gap) -> None: ...
 
     def lacked(self, item: Item, by: PeerId) -> None:
-        """A message that was sent before this participant heard of `by` goes to `by` too: that one took part
-        already."""
+        """`by` took part already when a message was sent, and this participant had not heard of `by` yet:
+        the message goes to `by` too."""
 
     def view_changed(self, view: TopicView) -> None: ...
 
@@ -251,7 +251,7 @@ class TopicBroadcast:
         return item.number
 
     def _send_out(self, item: Item) -> None:
-        """Lines 25 to 31: an own message is on the disk, if there is one."""
+        """Lines 25 to 31: send a message of this participant's own; it is in the log, if there is one."""
         self._take(item, self.state.me, written=True)
         held = self.state.held.get(item.source, item.number)
         if held is not None:
@@ -538,5 +538,5 @@ class TopicBroadcast:
         self._application.stable(view)
 
     def heard_of(self) -> None:
-        """Somebody was told, or could not be told, what this participant knows."""
+        """What this participant knows was told to somebody, or could not be told."""
         self._application.room()
