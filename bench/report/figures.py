@@ -7,6 +7,7 @@ tell it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate, Aggregates, community_name
@@ -247,11 +248,14 @@ def lines(varies: str, rows: list[Aggregate]) -> tuple[Series, ...]:
     crowded = any(len(settings) > 1 for settings in grouped.values())
     told = [setting for settings in grouped.values() for setting in settings] if crowded else []
     found = []
+    alike: Counter[tuple[str, ...]] = Counter()
     for kind in sorted(grouped, key=_order):
-        settings = sorted(grouped[kind].items(), key=lambda pair: -len(pair[1]))
-        for variant, (setting, own) in enumerate(settings):
+        for setting, own in sorted(grouped[kind].items(), key=lambda pair: -len(pair[1])):
             own.sort(key=lambda row: place(row, varies))
-            found += _lines(kind, own, _difference(setting, told), variant, varies)
+            # Lines of one tier and mode have one colour and dash: a shade tells them apart.
+            shade = alike[kind[:3]]
+            alike[kind[:3]] += 1
+            found += _lines(kind, own, _difference(setting, told), shade, varies)
     return tuple(found)
 
 
@@ -273,18 +277,16 @@ def _setting(row: Aggregate, varies: str) -> Setting:
     return tuple(None if name in unused else getattr(row, name) for name in PARAMETERS)
 
 
-def _lines(
-    kind: Kind, rows: list[Aggregate], suffix: str, variant: int, varies: str
-) -> list[Series]:
+def _lines(kind: Kind, rows: list[Aggregate], suffix: str, shade: int, varies: str) -> list[Series]:
     tier, protocol, mode, _ = kind
     colour = mode if protocol == "camcast" else protocol
     points = tuple(_point(row, varies) for row in rows)
-    found = [Series(kind_words(kind, rows[0].metric) + suffix, colour, tier, points, variant)]
+    found = [Series(kind_words(kind, rows[0].metric) + suffix, colour, tier, points, shade)]
     if tier == "model" and protocol == "camcast" and rows[0].metric not in PRINTED_AS_IT_IS:
         values = [(place(row, varies), printed_value(row)) for row in rows]
         paper = tuple(Point(x, y, y, y, 1) for x, y in values if y is not None)
         if paper:
-            found.append(Series(PRINTED + suffix, colour, "paper", paper, variant))
+            found.append(Series(PRINTED + suffix, colour, "paper", paper, shade))
     return found
 
 

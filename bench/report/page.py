@@ -366,7 +366,7 @@ def _figure(figure: Figure) -> str:
 
 def _legend(series: Series) -> str:
     label = html.escape(series.label, quote=True)
-    kind = f"{series.colour} v{min(series.variant, 4)}"
+    kind = f"{series.colour} v{min(series.shade, 4)}"
     return (
         f'<button type="button" aria-pressed="true" data-label="{label}">'
         f'<svg viewBox="0 0 30 10" aria-hidden="true"><style>{STYLE}</style><g class="{kind}">'

@@ -244,7 +244,7 @@ def cross_check(aggregates: Aggregates) -> Table:
                 names = ("mode", "sizes", "c", "g", "p_sel", "a", "z", "loss")
                 same = {name: getattr(emulated, name) for name in names}
                 for replayed in aggregates.select(tier="replay", **shared, **same):
-                    rows.append(_checked(figure, emulated, replayed))
+                    rows.append(_checked(emulated, replayed))
     note = (
         "Published tables. Replayed: thousands of events a network over its tables; emulated: a few events "
         "of the same networks, so the difference varies by chance. Hops are left out: real messages "
@@ -255,7 +255,7 @@ def cross_check(aggregates: Aggregates) -> Table:
     return Table("Replayed events against emulated ones", heads, tuple(rows), note, again)
 
 
-def _checked(figure: str, emulated: Aggregate, replayed: Aggregate) -> tuple[str, ...]:
+def _checked(emulated: Aggregate, replayed: Aggregate) -> tuple[str, ...]:
     apart = emulated.minus(replayed)
     share = emulated.metric in SHARES
     write = per_cent if share else digits

@@ -177,7 +177,7 @@ def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis, cove
         )
         for point, (at, _, mid, _) in zip(series.points, places, strict=True)
     )
-    kind = f"series {series.colour} v{min(series.variant, 4)}"
+    kind = f"series {series.colour} v{min(series.shade, 4)}"
     return (
         f'<g class="{kind}" data-label="{label}" data-panel="{html.escape(panel.title)}">'
         f'{spread}<path class="line {series.dash}" d="{line}"/>{dots}</g>'
@@ -228,7 +228,7 @@ class Series:
     dash: str
     """The tier, `paper` or `shipped`, which settles how line and markers are drawn."""
     points: tuple[Point, ...]
-    variant: int = 0
+    shade: int = 0
     """Counts lines of one colour and dash, which differ in a parameter: later ones are fainter."""
 
 

@@ -33,7 +33,7 @@ def test_settings_that_differ_are_lines_of_their_own() -> None:
         "uniform, simulated (z = 9, no loss)",
     }
     assert [[point.y for point in line.points] for line in found.values()] == [[0.5] * 2, [0.9] * 2]
-    assert len({line.variant for line in found.values()}) == 2
+    assert len({line.shade for line in found.values()}) == 2
 
 
 def test_modes_with_sizes_of_their_own_share_a_panel() -> None:
@@ -126,3 +126,28 @@ def test_intervals_do_not_fill_the_frame(spread: float, kind: str) -> None:
 
 def test_a_single_place_is_no_figure() -> None:
     assert figures(Aggregates([replayed("structured", 0.9, community=2)])) == []
+
+
+def test_published_and_improved_tables_of_one_mode_are_told_apart() -> None:
+    rows = [
+        replayed(
+            "structured",
+            0.9,
+            community=2,
+            failed=failed,
+            figure="defaults",
+            balance=balance,
+            metric="reliability",
+            failure="repaired",
+            p_sel=None,
+            c=5.0,
+            loss=0.0,
+        )
+        for balance in (False, True)
+        for failed in (0.0, 0.3)
+    ]
+    found = root_lines("crashes-reliability", *rows)
+    assert {label: line.shade for label, line in found.items()} == {
+        "structured as improved, replayed": 0,
+        "structured as published, replayed": 1,
+    }
