@@ -15,6 +15,6 @@ from bench.workloads.workload import Workload
 
 @cache
 def workloads() -> tuple[Workload, ...]:
-    """All workloads, by name: the order in which `camcast bench run speed` runs them."""
+    """All workloads, by name."""
     modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
     return tuple(module.WORKLOAD for module in modules if hasattr(module, "WORKLOAD"))

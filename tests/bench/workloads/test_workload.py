@@ -156,18 +156,26 @@ def test_every_workload_declares_what_it_needs() -> None:
             assert len(set(headings)) == len(headings), (workload.name, table.name)
 
 
+@pytest.mark.parametrize(
+    "error", [PlayerFailed("process 5 has ended"), AssertionError("process 5 has ended")]
+)
 def test_one_workload_that_fails_does_not_keep_the_others_from_running(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
     def broken(options: argparse.Namespace) -> Iterator[Row]:
-        raise PlayerFailed("process 5 has ended")
+        raise error
         yield
 
-    failing = replace(MADE_UP, name="failing", run=broken)
-    monkeypatch.setattr(commands, "workloads", lambda: [failing, MADE_UP])
+    failing = replace(MADE_UP, name="failing", run=broken, quick_seconds=0.5)
+    monkeypatch.setattr(commands, "workloads", lambda: [MADE_UP, failing])
     assert commands.run_speed(tmp_path) == 1
     told = capsys.readouterr()
-    assert "failed: camcast bench failing: process 5 has ended" in told.err
+    assert "failed: camcast bench failing: " in told.err
+    assert "process 5 has ended" in told.err
+    assert "1 of 2 workloads: failing took 0 s" in told.out  # the quickest comes first
     assert "1,001 /s" in told.out
 
 
