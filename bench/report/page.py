@@ -318,11 +318,14 @@ def _drawn(figures: list[Figure]) -> list[str]:
 
 
 def _sections(tables: list[Table]) -> list[str]:
-    """Tables in Markdown, each under its title and above its note."""
+    """Tables in Markdown, each under its title and above its note and the commands that remake it."""
     lines = []
     for table in tables:
         lines += ["", f"### {table.title}", "", markdown_table([table.heads, *table.rows])]
         lines += ["", table.note] if table.note else []
+        lines += (
+            ["", ", ".join(f"`{command}`" for command in table.commands)] if table.commands else []
+        )
     return lines
 
 

@@ -319,9 +319,9 @@ def _measured(workload: Workload, recorded: list[Recorded]) -> list[Table]:
                 one for one in recorded if not table.columns or one.row.metric in table.metrics
             ]
             origins = dict.fromkeys(one.origin for one in shown)
-            note = " ".join(
-                [table.about, *(str(origin).replace("`", "") for origin in origins)]
-            ).strip()
+            made = (f"Measured: {origin.version}; {origin.place}." for origin in origins)
+            note = " ".join([table.about, *dict.fromkeys(made)]).strip()
             title = f"{workload.title}: {table.title}"
-            found.append(Table(title, tuple(heads), tuple(map(tuple, lines)), note))
+            cells, again = tuple(map(tuple, lines)), dict.fromkeys(one.command for one in origins)
+            found.append(Table(title, tuple(heads), cells, note, tuple(again)))
     return found

@@ -36,12 +36,17 @@ class Provenance:
     command: str
     """What remakes the rows."""
 
+    @property
+    def version(self) -> str:
+        """The commit, where there is one, and the day."""
+        return f"commit {self.commit} of {self.started[:10]}" if self.commit else self.started[:10]
+
+    @property
+    def place(self) -> str:
+        return f"{self.machine}, Python {self.python}, load {self.load:g} before the run"
+
     def __str__(self) -> str:
-        commit = f"commit {self.commit} of " if self.commit else ""
-        return (
-            f"`{self.command}` ({commit}{self.started[:10]}); {self.machine}, Python {self.python}, "
-            f"load {self.load:g} before the run."
-        )
+        return f"`{self.command}` ({self.version}); {self.place}."
 
 
 def provenance(command: str) -> Provenance:

@@ -164,6 +164,7 @@ def test_the_report_has_its_figures_and_markdown() -> None:
 def test_markdown_tells_the_same_verdicts() -> None:
     text = as_markdown(whole_content(parasite))
     assert "does not hold: parasites were received" in text
+    assert "\n`camcast bench run quick --only defaults --report --out again`\n" in text
 
 
 def test_an_event_is_drawn_with_every_process_and_every_copy() -> None:
