@@ -10,8 +10,9 @@ As published: joins, their walks, priorities of requests, shuffles, and that a l
 the passive view. Two things are added, because CAMCAST and real networks need them:
  - The active view has floor(ln N + c) members instead of a fixed number, since gossip goes to as many. N
    comes from a census that messages between neighbours carry (see `overlay.membership.scamp.census`).
- - Members visit a contact of the directory now and then, and become its neighbour. That joins the halves of
-   a healed partition, whose members have forgotten each other. `balance=False` switches this off.
+ - Members visit a contact of the directory now and then, and a neighbour that seemed to have crashed (see
+   `overlay.membership.lost`), and become its neighbour. That joins the halves of a healed partition, whose
+   members have forgotten each other. `balance=False` switches this off.
 
 Needs of its context: messages may be lost, duplicated and reordered. Neighbours ask each other for a sign of
 life in turn, one every `keep_seconds`. A neighbour that does not answer `patience` times in a row is taken
@@ -27,7 +28,8 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.membership.config import HyParViewConfig
 from overlay.membership.interface import MembershipListener, TopicDirectory
-from overlay.membership.member import Member
+from overlay.membership.lost import Lost
+from overlay.membership.member import Member, Reaction
 from overlay.membership.scamp.census import Census
 from overlay.metrics import Metrics
 from overlay.wire import message
@@ -130,7 +132,7 @@ class HyParViewMembership(Member):
         *,
         balance: bool = True,
     ) -> None:
-        """`balance=False`: no visits to the directory while there are neighbours."""
+        """`balance=False`: no visits while there are neighbours."""
         super().__init__(topic, context, directory, listener, metrics or Metrics(), balance)
         self._config = config or HyParViewConfig()
         self._active: dict[PeerId, Contact] = {}
@@ -138,6 +140,7 @@ class HyParViewMembership(Member):
         self._passive: dict[PeerId, Contact] = {}
         self._table: tuple[Contact, ...] = ()
         self._census = Census(context.random, context.now(), self._config.keep_seconds)
+        self._lost = Lost(context.random, self._config.keep_seconds)
         self._unanswered: dict[PeerId, int] = {}
         self._asked: dict[PeerId, tuple[Contact, float]] = {}
         """Who was asked to be a neighbour, and until when the answer is waited for."""
@@ -209,9 +212,17 @@ class HyParViewMembership(Member):
         self._passive.pop(peer, None)
         self._asked.pop(peer, None)
         self._unanswered.pop(peer, None)
-        if self._remove(peer):
+        neighbour = self._active.get(peer)
+        if neighbour is not None:
+            self._lost.remember(neighbour, self._context.now())
+            self._remove(peer)
             self._census.lost_member(len(self._active))
         self._fill()
+
+    def _react(self, reaction: Reaction, sender: Contact, message: object) -> None:
+        super()._react(reaction, sender, message)
+        if self._is_running:
+            self._lost.heard(sender.id)
 
     # What a member does by itself.
 
@@ -237,6 +248,9 @@ class HyParViewMembership(Member):
             self._begin_shuffle()
         if now >= self._visit_at and (self._balance or not self._active):
             self._visit(Neighbour(self._topic, True, self._census.packed(now)))
+        if self._balance:
+            for lost in self._lost.visits(now, self.size):
+                self._context.send(lost, Neighbour(self._topic, True, self._census.packed(now)))
         self._next_beat(self._context.random.uniform(0.9, 1.1))
 
     def _keep_neighbours(self) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 
-from overlay.contact import Contact
 from overlay.membership.scamp.community import ScampState
 from overlay.membership.scamp.messages import ScampSubscribe, Spare
 
@@ -29,16 +28,6 @@ TOO_MANY = 1.5
 COPIES_TO_THE_LOST = 2
 """Copies of the subscription that a member hands on which seemed to have crashed and is back."""
 
-VISITS_A_SECOND = 1.0
-"""Visits to the lost that all members of a community make together; in a small one a member makes
-`MOST_VISITS` at most."""
-
-MOST_VISITS = 1 / 2
-"""Visits of one member with each heartbeat."""
-
-HURRIED_AT_ONCE = 4
-"""The lost that are visited with one heartbeat after one of them is back."""
-
 SPARED_AT_ONCE = 8
 """Holders that are asked to let go with one heartbeat."""
 
@@ -50,8 +39,6 @@ class Balance:
         self._community = community
         self._wants_more = False
         """More holders are wanted than before, and have not been looked for yet."""
-        self._hurried = 0
-        """How many of the lost are to be visited soon, because another one is back."""
 
     def want_more(self) -> None:
         """More members are to hold this process than before."""
@@ -105,31 +92,15 @@ class Balance:
             community.holders.remove(holder.id)
             context.send(holder, Spare(community.topic))
 
-    def heard(self, sender: Contact) -> None:
-        """One that was lost is back: the network may have been cut in two, and others are back as well."""
-        community = self._community
-        if community.lost.pop(sender.id, None) is not None and not self._hurried:
-            self._hurried = len(community.lost)
-
     def _visit_the_lost(self) -> None:
-        """Now and then subscribe through one that seemed to have crashed.
+        """Now and then subscribe through one that seemed to have crashed (see `Lost`).
 
-        Nearly always it has, so all members together make a visit a second, and not each of them. After a
-        partition the visited one answers, and hands the subscription on in its half. Then both know that
-        there may be more, and visit those: so the halves hold each other again within seconds, without a
-        directory."""
+        One that answers hands the subscription on in its half of the network."""
         community = self._community
-        visits = min(self._hurried, HURRIED_AT_ONCE)
-        self._hurried -= visits
-        if not visits and community.lost:
-            period = community.config.heartbeat_seconds
-            chance = min(VISITS_A_SECOND * period / community.size, MOST_VISITS)
-            visits = int(community.context.random.random() < chance)
-        for _ in range(visits):
-            if (lost := community.some_lost()) is not None:
-                subscription = community.own_subscription()
-                visit = ScampSubscribe(community.topic, subscription, COPIES_TO_THE_LOST, False)
-                community.context.send(lost, visit)
+        for lost in community.lost.visits(community.context.now(), community.size):
+            subscription = community.own_subscription()
+            visit = ScampSubscribe(community.topic, subscription, COPIES_TO_THE_LOST, False)
+            community.context.send(lost, visit)
 
     def _at_random(self, copies: float) -> int:
         """A whole number of copies whose mean is `copies`; at least 1."""

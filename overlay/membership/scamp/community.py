@@ -14,6 +14,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness
 from overlay.membership.config import MOST_LEASE_SECONDS, ScampConfig
 from overlay.membership.interface import MembershipListener
+from overlay.membership.lost import Lost
 from overlay.membership.scamp.census import Census
 from overlay.membership.scamp.messages import Heartbeat, ScampSubscription
 from overlay.metrics import Metrics
@@ -159,13 +160,6 @@ class InView:
         self._deadlines.clear()
 
 
-MOST_LOST = 16
-"""Members that seemed to have crashed and are visited now and then, the last ones."""
-
-LOST_SECONDS = 600.0
-"""How long they are visited."""
-
-
 class ScampState:
     """The views, the census, and the two things that every part does: hold a member, let go of one."""
 
@@ -188,8 +182,7 @@ class ScampState:
         )
         self.view = PartialView()
         self.holders = InView()
-        self.lost: dict[PeerId, tuple[Contact, float]] = {}
-        """Members that seemed to have crashed, and until when they are visited."""
+        self.lost = Lost(context.random, config.heartbeat_seconds)
         self.census = Census(context.random, context.now(), config.heartbeat_seconds)
         self.term = context.random.getrandbits(32)
         self.renew_at = 0.0
@@ -270,26 +263,6 @@ class ScampState:
         if was_held:
             self.census.lost_member(len(self.view))
         return was_held
-
-    def remember_lost(self, peer: PeerId) -> None:
-        """A held member seems to have crashed; but the network may only have been cut in two."""
-        held = self.view.get(peer)
-        if held is not None:
-            self.lost.pop(peer, None)
-            self.lost[peer] = (held.contact, self.context.now() + LOST_SECONDS)
-            if len(self.lost) > MOST_LOST:
-                del self.lost[next(iter(self.lost))]
-
-    def some_lost(self) -> Contact | None:
-        """One of those that were lost lately; another one each time."""
-        now = self.context.now()
-        self.lost = {peer: kept for peer, kept in self.lost.items() if kept[1] > now}
-        if not self.lost:
-            return None
-        peer = next(iter(self.lost))
-        kept = self.lost.pop(peer)
-        self.lost[peer] = kept
-        return kept[0]
 
     @property
     def heartbeat_period(self) -> float:

@@ -380,10 +380,13 @@ class Heartbeats:
 
     def suspect(self, peer: PeerId) -> None:
         """A member is dead: let it go, and fill its place when an echo offers somebody."""
-        self._community.remember_lost(peer)
-        if self._community.lose(peer) and self._community.replaces_lost:
+        community = self._community
+        held = community.view.get(peer)
+        if held is not None:
+            community.lost.remember(held.contact, community.context.now())
+        if community.lose(peer) and community.replaces_lost:
             self._vacancies += 1
-        self._community.holders.remove(peer)
+        community.holders.remove(peer)
         self._unanswered.pop(peer, None)
 
     def heartbeat(self, sender: Contact, message: Heartbeat) -> None:

@@ -193,7 +193,7 @@ class ScampMembership(Member):
     def _react(self, reaction: Reaction, sender: Contact, message: object) -> None:
         super()._react(reaction, sender, message)
         if self._improvement is not None and self._is_running:
-            self._improvement.heard(sender)
+            self._community.lost.heard(sender.id)
 
     def _on_subscribe(self, sender: Contact, message: ScampSubscribe) -> None:
         if message.subscription.subscriber.id != sender.id:

@@ -147,6 +147,31 @@ def test_the_halves_of_a_healed_partition_become_one_again() -> None:
     assert is_strongly_connected(community.graph)
 
 
+@pytest.mark.parametrize("seed", [20, 21])
+def test_the_halves_of_a_partition_are_neighbours_again_within_seconds(seed: int) -> None:
+    """Without any help of a directory: each half had taken the other for crashed."""
+    community = HyParViewCommunity(seed, HyParViewConfig(shortest_visit_seconds=900))
+    community.grow(60, interval=0.1)
+    community.stage.run_for(60)
+    half = list(community.members)[:30]
+    community.stage.partition(half)
+    for contact, member in community.members.items():
+        for other in community.members:
+            if (contact in half) != (other in half):
+                member.suspect(other.id)
+    community.stage.run_for(60)
+    community.stage.heal()
+    community.stage.run_for(8)
+    ids = {contact.id for contact in half}
+    crossing = [
+        (member in ids) != (neighbour in ids)
+        for member, view in community.graph.items()
+        for neighbour in view
+    ]
+    assert sum(crossing) >= 30
+    assert is_strongly_connected(community.graph)
+
+
 def test_a_lone_first_member_has_joined_and_finds_the_second() -> None:
     community = HyParViewCommunity(8, gateways=1)
     first = community.join()
