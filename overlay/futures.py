@@ -61,6 +61,14 @@ class Futures:
                 future.set_exception(ClosedError(self._message))
 
 
+def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is a callback or a coroutine of this event loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # no event loop runs in the caller's thread
+        return False
+
+
 class Finish:
     """An ending that happens once and to its end, however often it is asked for and whichever caller is
     cancelled.

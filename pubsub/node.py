@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.errors import ClosedError, UsageError
-from overlay.futures import Finish
+from overlay.futures import Finish, is_running_here
 from overlay.metrics import Metrics
 from pubsub.archive.protocol.config import DEADLINE
 from pubsub.attach import Attachment, attach
@@ -345,6 +345,7 @@ class Node:
                 raise UsageError(f"{name} does not go with durable: the archive keeps the events")
 
     async def _open_subscription(self, subscription: Subscription) -> None:
+        self._check_loop()
         self.check_right(Action.SUBSCRIBE, subscription.pattern.topic.name)
         await self._topics.open_subscription(subscription)
         if subscription.wants_last:
@@ -400,6 +401,7 @@ class Node:
 
     def _start_requests(self) -> Requests:
         attachment = self._attached()
+        self._check_loop()
         if self._requests is None:
             from pubsub.requests import Answer, Question, Requests
 
@@ -545,6 +547,7 @@ class Node:
 
     def _open_publications(self) -> Publications:
         self._attached()
+        self._check_loop()
         return self._publications
 
     async def stop_publishing(self, topic: str | type | Topic) -> None:
@@ -633,3 +636,10 @@ class Node:
                 else "the node was closed"
             )
         return self._attachment
+
+    def _check_loop(self) -> None:
+        """`UsageError` on another event loop than the node's own, where what is waited for never comes.
+
+        Events of an open topic are published without this check, which would be made for each."""
+        if not is_running_here(self._loop):
+            raise UsageError("this node runs on another event loop: use node.threadsafe")

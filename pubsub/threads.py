@@ -16,6 +16,7 @@ done, and may be made from any number of threads at the same time. What is promi
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections import deque
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from overlay.contact import Address, PeerId
 from overlay.errors import ClosedError, UsageError
+from overlay.futures import is_running_here
 from overlay.loops import new_loop
 from pubsub.config import NodeSettings
 from pubsub.event import Event
@@ -50,6 +52,7 @@ class ThreadsafeNode:
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
         self._loop = loop
+        self._process = os.getpid()
 
     def publish(self, topic: AnyTopic, data: Any = None, **options: Any) -> Receipt:
         """`Node.publish`, with its options; the receipt says what is known when this returns."""
@@ -98,7 +101,9 @@ class ThreadsafeNode:
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that runs on the node's loop."""
         try:
-            if _is_here(self._loop):
+            if os.getpid() != self._process:
+                raise ClosedError("the node runs in the process that this one was forked from")
+            if is_running_here(self._loop):
                 raise UsageError(
                     "this is the thread of the node's event loop, which cannot wait: "
                     "await the node's own methods"
@@ -115,13 +120,6 @@ class ThreadsafeNode:
             raise ClosedError("the node's event loop ended before this was done") from None
         finally:
             future.cancel()  # nothing to do unless this thread was interrupted
-
-
-def _is_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 class ThreadsafeSubscription:
@@ -181,7 +179,7 @@ class Connection(ThreadsafeNode):
         thread = threading.Thread(target=_run, args=(loop,), name="camcast", daemon=True)
         thread.start()
         # A program that ends without a word leaves the network properly all the same.
-        self._end = weakref.finalize(self, _end, node, loop, thread)
+        self._end = weakref.finalize(self, _end, node, loop, thread, self._process)
         try:
             self._wait(node.__aenter__())
         except BaseException:
@@ -210,7 +208,12 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def _end(node: Node, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+def _end(
+    node: Node, loop: asyncio.AbstractEventLoop, thread: threading.Thread, process: int
+) -> None:
+    if os.getpid() != process:  # a forked process has the node, and not the thread that it runs on
+        return
+
     async def close() -> None:
         await node.close()
         await asyncio.sleep(0)  # those who wait for something of the node are told first

@@ -5,8 +5,8 @@ unacknowledged, so that the archive gives that, and whatever came after it, to t
 takes a name over writes a mark and reads up to it, so that it has every record that was safe before; then
 it writes a record of a higher epoch, and what the door before still writes counts no more. So a record counts
 for its writer when it has come back from the archive: that brings a name's events to one door at a time, and
-whoever has the name after it reads the record too. That the record is safe is not enough: the archive may have
-stored it behind the next door's mark.
+whoever has the name after it reads the record too. That the record is safe is not enough: the archive may
+have stored it behind the next door's mark.
 
 A door that reads a record of a higher epoch than its own is displaced by that: the door that wrote it uses
 another replica of the archive. Two doors that have taken the name over at the same time, from two replicas,
