@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.gossip import EagerGossip, Neighbourhood, Outlook
@@ -56,6 +57,10 @@ members at a time at which events are under way."""
 SPREAD_PART = 0.1
 """How much earlier a member announces, at most, as a part of that time. Each has a part of its own: members
 that are sent the same events would announce them all at once, and wake everyone."""
+
+MOST_LINKS = 1024
+"""Members of which it is remembered, for a run, whether they are sent its events; the one that was heard of
+longest ago is forgotten, and is a member as any other then."""
 
 MOST_PRUNES = 1024
 """Members of whom it is remembered that they were asked; then it begins anew."""
@@ -314,7 +319,7 @@ class LazyGossip:
     def _stop_sending(self, source: bytes, run: _Run, member: Contact) -> None:
         """Only tell a member of the run's events from now on, and of those that have not left for it."""
         if run.wants.get(member.id) is not False:
-            run.wants[member.id] = False
+            remember(run.wants, member.id, False, MOST_LINKS)
             run.route = None
             self._tell((member,), source, self._neighbourhood.withdraw(member, source))
 
@@ -352,8 +357,8 @@ class LazyGossip:
         source = fetch.source
         run = self._runs.get(source)
         if fetch.go_on and run is not None and not run.wants.get(sender.id):
-            run.wants[sender.id] = True
-            run.children[sender.id] = sender
+            remember(run.wants, sender.id, True, MOST_LINKS)
+            remember(run.children, sender.id, sender, MOST_LINKS)
             run.route = None
         asked, found = Numbers(most=None), Numbers(most=None)
         for numbers in ranges:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from overlay.metrics import Metrics
 from overlay.virtual.stage import numbered_contact
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
-from pubsub.camcast.lazy import RUNS, LazyGossip
-from pubsub.camcast.messages import AnnounceBlocks
+from pubsub.camcast.lazy import MOST_LINKS, MOST_PRUNES, RUNS, LazyGossip
+from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks
 from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.repair import MOST_ANNOUNCEMENTS, MOST_ASKED, MOST_QUESTIONS
@@ -131,6 +131,21 @@ def test_gaps_of_one_run_cost_bounded_memory() -> None:
     assert len(community.heard) <= 1025
     assert len(strategy._missing._waiting) <= MOST_ANNOUNCEMENTS
     assert strategy._missing._asked_events <= MOST_ASKED
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["sends what is known", "fetches"])
+def test_any_number_of_peers_of_one_run_costs_bounded_memory(asks: bool) -> None:
+    actor = alone(6, LazyGossip)
+    community = actor.process.communities[TOPIC]
+    community.deliver = lambda arrival: None
+    actor.process.receive(SENDERS[0], copy(SOURCES[0], 1, 1))
+    known, fetch = copy(SOURCES[0], 1, 1, hops=2), FetchBlocks(TOPIC, SOURCES[0], (1, 1), True)
+    for number in range(3000):
+        actor.process.receive(numbered_contact(100 + number), fetch if asks else known)
+    strategy: Any = community._dissemination
+    run = strategy._runs[SOURCES[0]]
+    assert len(run.wants) == len(run.wants | run.children) == MOST_LINKS
+    assert len(run.prunes) <= MOST_PRUNES
 
 
 def test_what_is_lost_is_counted_once_and_no_more_when_it_comes_after_all() -> None:
