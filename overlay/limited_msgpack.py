@@ -60,12 +60,6 @@ def pack(value: Any) -> bytes:
     return packed
 
 
-def pack_within_limits(value: Any) -> bytes:
-    """The msgpack of a value that its maker knows to be within the limits: it is not read to check them."""
-    packed: bytes = _codec.packer.pack(value)
-    return packed
-
-
 def unpack(data: bytes | memoryview) -> Any:
     """The one value in `data`, arrays as tuples; `WireError` for anything else."""
     if len(data) > MAX_MESSAGE:

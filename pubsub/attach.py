@@ -161,9 +161,9 @@ class Attachment:
         """What asks others for their rights; None in a network without an authority."""
         self._mode = config.mode
         self._membership = config.layers.membership
-        self.runtime = self._runtime = runtime
+        self.runtime = runtime
         """What further protocols of the node run on."""
-        self.directory = self._directory = directory
+        self.directory = directory
         """Where nodes are found by what they announced."""
         self._leave = leave
         self._process: Process | None = None
@@ -179,7 +179,7 @@ class Attachment:
 
     @property
     def contact(self) -> Contact:
-        return self._runtime.contact
+        return self.runtime.contact
 
     def known_nodes(self) -> list[Contact]:
         """Nodes that this one knows: neighbours in the DHT, and members of its communities."""
@@ -195,26 +195,26 @@ class Attachment:
 
     @property
     def identity(self) -> Identity:
-        return self._runtime.endpoint.identity
+        return self.runtime.endpoint.identity
 
     def make_membership(
         self, topic: str, parameters: Parameters, listener: MembershipListener
     ) -> Membership:
-        directory: TopicDirectory = self._directory
+        directory: TopicDirectory = self.directory
         if self.gate is not None and not self.gate.own.may(Action.SUBSCRIBE, topic):
             directory = _Unlisted(directory)
         membership = make_membership(
             self._mode,
             topic,
             # What is lost the services ask for again; acknowledgements would cost as much as the messages.
-            self._runtime.context("datagram"),
+            self.runtime.context("datagram"),
             directory,
             listener,
             membership_config(parameters, self._membership),
-            self._runtime.metrics,
+            self.runtime.metrics,
         )
         for kind, handler in membership.handlers.items():
-            self._runtime.on(kind, partial(self._receive_membership, handler), topic)
+            self.runtime.on(kind, partial(self._receive_membership, handler), topic)
             if self.gate is not None:
                 self.gate.require({kind: members_only})
         return membership
@@ -222,7 +222,7 @@ class Attachment:
     def end_membership(self, membership: Membership) -> None:
         """A topic was left: its membership service is handed nothing more."""
         for kind in membership.handlers:
-            self._runtime.off(kind, membership.topic)
+            self.runtime.off(kind, membership.topic)
 
     def serve(self, process: Process) -> None:
         """Hand the process its messages, and the failure detector's suspicions."""
@@ -231,14 +231,14 @@ class Attachment:
 
         def check(sender: Contact, message: Check) -> None:
             # Who asks for a lease has this process in a table.
-            self._runtime.failure.watched_by(sender)
+            self.runtime.failure.watched_by(sender)
             asked_for_lease(sender, message)
 
         for kind, handler in {**process.handlers, Check: check}.items():
-            self._runtime.on(kind, handler)
+            self.runtime.on(kind, handler)
         if self.gate is not None:
             self.gate.require(RULES)
-        self._runtime.failure.subscribe(self._lost)
+        self.runtime.failure.subscribe(self._lost)
 
     def _lost(self, peer: Contact) -> None:
         assert self._process is not None
@@ -248,14 +248,14 @@ class Attachment:
     def _receive_membership(
         self, handler: Callable[[Contact, Any], None], sender: Contact, message: object
     ) -> None:
-        self._runtime.failure.heard(sender.id)
+        self.runtime.failure.heard(sender.id)
         handler(sender, message)
 
     def watch(self, contact: Contact) -> None:
-        self._runtime.failure.watch(contact, in_turn=True)
+        self.runtime.failure.watch(contact, in_turn=True)
 
     def unwatch(self, contact: Contact) -> None:
-        self._runtime.failure.unwatch(contact, in_turn=True)
+        self.runtime.failure.unwatch(contact, in_turn=True)
 
     async def close(self) -> None:
         """Leave the network: what is on its way has a moment to arrive, then nothing is left."""
@@ -264,14 +264,14 @@ class Attachment:
         try:
             await asyncio.gather(self._leave(), self._drain())
         finally:
-            await self._runtime.close()
+            await self.runtime.close()
 
     async def _drain(self) -> None:
         with contextlib.suppress(
             TimeoutError
         ):  # who has not answered by then may have gone as well
             async with asyncio.timeout(LEAVING_SECONDS):
-                await self._runtime.channels.drained()
+                await self.runtime.channels.drained()
 
 
 class _Unlisted:

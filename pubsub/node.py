@@ -582,10 +582,6 @@ class Node:
     def is_running(self) -> bool:
         return self._attachment is not None
 
-    def counts_as_member(self, topic: str) -> bool:
-        """Whether others may send this node events of the topic's community: it is in it, or leaving it."""
-        return self._process.is_in(topic)
-
     def status(self) -> dict[str, Any]:
         """Who this node is, what protects its traffic, its communities with their tables and sizes, and all
         counters."""

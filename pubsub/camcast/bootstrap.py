@@ -10,15 +10,17 @@ links in touch (see `pubsub.camcast.links`): about g processes of the community 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.membership.interface import Found
 from pubsub.camcast.links import Links
 from pubsub.camcast.messages import FindSuper, SuperFound
-from pubsub.camcast.parameters import Parameters
 from pubsub.topic import Topic
+
+if TYPE_CHECKING:
+    from pubsub.camcast.community import Community
 
 NEIGHBOURS_ASKED = 5
 """To how many processes a question goes, from each process that sends it or hands it on."""
@@ -30,19 +32,6 @@ FindContacts = Callable[[str, int, Found], None]
 """Names at most the given number of processes of a topic: the directory's `contacts` or `sample`."""
 
 
-class SearchingCommunity(Protocol):
-    """What the search sees of its community."""
-
-    @property
-    def parameters(self) -> Parameters: ...
-
-    @property
-    def size(self) -> float: ...
-
-    @property
-    def table(self) -> tuple[Contact, ...]: ...
-
-
 class SuperSearch:
     """FIND_SUPER_CONTACT for one community on one process.
 
@@ -52,7 +41,7 @@ class SuperSearch:
 
     def __init__(
         self,
-        community: SearchingCommunity,
+        community: Community,
         context: Context,
         find_contacts: FindContacts,
         links: Links,

@@ -12,7 +12,7 @@ came to the member that answers; of one publisher's run it is the event with the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
@@ -21,6 +21,9 @@ from overlay.wire import WireError, message
 from pubsub.camcast.leases import Leases
 from pubsub.event import NUMBER_BYTES, Block, origin_of, read_block, split_block
 from pubsub.topic import included
+
+if TYPE_CHECKING:
+    from pubsub.camcast.community import Community
 
 MOST_TOPICS = 1024
 """Topics of one community of which the latest block is kept; the one silent for longest is forgotten."""
@@ -102,11 +105,6 @@ class LatestBlocks:
         self._keep_newest()
         return len(self._kept)
 
-    def count_bytes(self) -> int:
-        """Bytes of all blocks that are kept."""
-        self._keep_newest()
-        return self._bytes
-
     def __iter__(self) -> Iterator[Kept]:
         self._keep_newest()
         return iter(tuple(self._kept.values()))
@@ -140,19 +138,13 @@ class LatestBlocks:
             self._bytes -= len(oldest.block.encoded)
 
 
-class Remembers(Protocol):
-    """The part of a community that is used here."""
-
-    latest: LatestBlocks
-
-
 class LastValues:
     """Asks and answers for all communities of one process; a core."""
 
     def __init__(
         self,
         context: Context,
-        communities: Mapping[str, Remembers],
+        communities: Mapping[str, Community],
         leases: Leases,
         refusal: Callable[[Block], str | None] | None,
         metrics: Metrics,

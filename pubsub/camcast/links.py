@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import NewProcesses, NewProcessesAnswer, ShareSuper
-from pubsub.camcast.parameters import Parameters
 from pubsub.topic import Topic
+
+if TYPE_CHECKING:
+    from pubsub.camcast.community import Community
 
 STALE_INTERVALS = 12
 """An entry that was not confirmed for this many link intervals gives way to a fresh one. One that has crashed
@@ -191,28 +193,12 @@ class SuperTables:
         return list(found.values())
 
 
-class LinkedCommunity(Protocol):
-    """What the keeping of links sees of its community."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def parameters(self) -> Parameters: ...
-
-    @property
-    def size(self) -> float: ...
-
-    @property
-    def table(self) -> tuple[Contact, ...]: ...
-
-
 class Links:
     """The links of one community on one process."""
 
     def __init__(
         self,
-        community: LinkedCommunity,
+        community: Community,
         context: Context,
         datagrams: Context,
         leases: Leases,

@@ -169,7 +169,7 @@ class Process:
         self.leases.close()
 
     def receive(self, sender: Contact, message: object) -> None:
-        """Take any message, as if it were handed to the handler of its type and topic."""
+        """Take any message as its handler would; for a Stage, which has no runtime that finds the handler."""
         handler = self.handlers.get(type(message))
         if handler is not None:
             handler(sender, message)

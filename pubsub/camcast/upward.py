@@ -9,46 +9,23 @@ followed.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
-from overlay.metrics import Metrics
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.links import SuperTable, SuperTables
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Block, Gossip
+from pubsub.event import Gossip
 
-
-class Linked(Protocol):
-    """What is seen of the community below."""
-
-    @property
-    def parameters(self) -> Parameters: ...
-
-    @property
-    def steady_size(self) -> float: ...
-
-    @property
-    def random(self) -> Randomness: ...
-
-    @property
-    def metrics(self) -> Metrics: ...
-
-    @property
-    def is_stopped(self) -> bool: ...
-
-    def give_up(self, source: bytes | None, numbers: Sequence[range], reason: str) -> None: ...
-
-    def record_block(
-        self, kind: str, block: Block, hops: int, peer: PeerId | None, detail: str | None = None
-    ) -> None: ...
+if TYPE_CHECKING:
+    from pubsub.camcast.community import Community
 
 
 class Upward:
     """The upward links of one community on one process."""
 
-    def __init__(self, community: Linked, tables: SuperTables, leases: Leases) -> None:
+    def __init__(self, community: Community, tables: SuperTables, leases: Leases) -> None:
         self._community = community
         self._tables = tables
         self._leases = leases

@@ -64,5 +64,5 @@ class ParasiteWatch:
         if packet.destination not in self.nodes:
             return
         node, host = self.nodes[packet.destination]
-        if not host.run(node.counts_as_member, community):
+        if not host.run(node._process.is_in, community):
             self.parasites.append(f"{packet}: {what} in {community}")

@@ -181,8 +181,8 @@ def test_what_is_kept_is_bounded_in_topics_and_bytes_and_the_latest_stay() -> No
     }
     for number in range(50):
         kept.add(block(f"/large/{number}", 1, 1, 512 * 1024), 5000.0 + number)
-        assert kept.count_bytes() <= MOST_BYTES
-    assert kept.count_bytes() == sum(len(one.block.encoded) for one in kept)
+        assert sum(len(one.block.encoded) for one in kept) <= MOST_BYTES
+    assert len(kept) > 1
 
 
 def test_the_last_one_is_the_highest_of_a_run_and_the_youngest_of_several() -> None:
