@@ -32,10 +32,10 @@ from pubsub.camcast.lazy import LazyGossip
 from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
-from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
 from pubsub.data import pack_data
 from pubsub.event import Event
+from pubsub.joined_topics import JoinedTopics
 from pubsub.protection import Protection
 from pubsub.publications import AnyTopic, Options, Publications
 from pubsub.publishing import Outlet, OwnRuns, Receipt
@@ -61,6 +61,9 @@ E = TypeVar("E", bound=Event)
 
 DEFAULT_QUEUE = 10_000
 
+CALLBACK_SECONDS = 1.0
+"""Seconds that subscribers' callbacks have to finish what they are at when their node closes."""
+
 COLLECTION_CODES = range(0x60, 0x70)
 """The codes of messages between collections (see `overlay.wire`)."""
 
@@ -85,8 +88,8 @@ class Node:
         self._durability: Durability | None = None
         self._collections: NodeCollections | None = None
         self._requests: Requests | None = None
-        self.callbacks = Callbacks()
-        """Tasks that end with this node."""
+        self.callbacks: set[asyncio.Task[None]] = set()
+        """Tasks that give subscribers' callbacks their events, and end with this node."""
         self.reporting: dict[str, Callable[[], dict[str, Any]]] = {}
         """What services on this node add to its reports, by their names (see `pubsub.reports`)."""
         self.archive: Archive | None = None
@@ -226,7 +229,9 @@ class Node:
         More than once is fine. A caller that is cancelled meanwhile stops waiting; the node closes all the
         same."""
         if self._finish is not None:
-            self.callbacks.leave_out(asyncio.current_task())
+            closing = asyncio.current_task()
+            if closing in self.callbacks:  # it can neither be waited for nor be cancelled here
+                self.callbacks.discard(closing)
             await self._finish()
 
     async def _end(self) -> None:
@@ -235,7 +240,7 @@ class Node:
         async with AsyncExitStack() as ending:  # from the last to the first, though one raises
             if self._trace is not None:
                 ending.callback(self._trace.close)
-            ending.push_async_callback(self.callbacks.end)
+            ending.push_async_callback(self._end_callbacks)
             ending.push_async_callback(attachment.close)
             ending.callback(self._process.close)
             ending.callback(self._topics.close)
@@ -248,6 +253,18 @@ class Node:
                 ending.push_async_callback(self._collections.close)
             for close in self.closes_first:
                 ending.push_async_callback(close)
+
+    async def _end_callbacks(self) -> None:
+        """Wait a moment for those that are at work, then cancel them; on return, all have ended."""
+        tasks = set(self.callbacks)
+        if not tasks:
+            return
+        try:
+            await asyncio.wait(tasks, timeout=CALLBACK_SECONDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+        await asyncio.wait(tasks)
 
     def flush_trace(self) -> None:
         """Write what has happened so far to the trace's file; nothing where none is written."""

@@ -17,9 +17,9 @@ from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.attach import Attachment
 from pubsub.camcast.process import Process
-from pubsub.communities import JoinedTopics
 from pubsub.event import Event
 from pubsub.gate import Gate
+from pubsub.joined_topics import JoinedTopics
 from pubsub.rights import REVOCATIONS, Action, RightError
 from pubsub.topic import Topic
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from overlay.errors import UsageError
 from pubsub.archive.protocol.config import DEADLINE
-from pubsub.communities import JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig
 from pubsub.data import DATA_LIMIT, pack_data
 from pubsub.event import LAST_NUMBER, RUN_BYTES, Head
+from pubsub.joined_topics import JoinedTopics
 from pubsub.publishing import EVENTS_A_BLOCK, Outlet, Receipt
 from pubsub.reliable.receipts import Budget, Wait, check_seconds
 from pubsub.sending import EventLink

@@ -26,7 +26,7 @@ def test_a_node_that_finds_nobody_else_says_so_until_somebody_comes(
             assert one.status()["communities"]["/a"]["alone"] is False
         assert other.status()["counters"]["membership_alone"] == 0
 
-    with caplog.at_level(logging.INFO, logger="pubsub.communities"):
+    with caplog.at_level(logging.INFO, logger="pubsub.joined_topics"):
         play(81, main, mode)
 
 

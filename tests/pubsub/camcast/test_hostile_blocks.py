@@ -18,9 +18,9 @@ from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks
 from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.repair import MOST_ANNOUNCEMENTS, MOST_ASKED, MOST_QUESTIONS
-from pubsub.communities import JoinedTopic
 from pubsub.data import pack_data
 from pubsub.event import Batch, Copy, Head, make_block
+from pubsub.joined_topics import JoinedTopic
 from pubsub.topic import Topic
 from tests.pubsub.camcast.troupe import Actor, Troupe
 
