@@ -34,7 +34,7 @@ from pubsub.collections.messages import (
 )
 from pubsub.collections.one_of_n import Presence, Sharing, Taker
 from pubsub.collections.strong import StrongCollection
-from pubsub.collections.total_order import TotalOrder
+from pubsub.collections.total_order import Source, TotalOrder
 from pubsub.collections.wanted import Wanted, either, parse_wanted
 from pubsub.data import unpack_data
 from pubsub.reliable.receipts import MessageReceipt, News
@@ -152,6 +152,15 @@ async def _never() -> None:
     raise UsageError('a stubborn or best-effort element is known to be "sent", and no more')
 
 
+def _read(payload: bytes, publisher: PeerId) -> tuple[Addition, Element] | Taken:
+    """What a participant has broadcast; `WireError` or `TopicNameError` for anything else."""
+    message = decode_broadcast(payload)
+    if isinstance(message, Taken):
+        return message
+    check_topic_name(message.topic)
+    return message, Element(unpack_data(message.data), message.topic, publisher)
+
+
 INCARNATION_BITS = 32
 """Two starts of one participant are told apart by a number that is drawn."""
 
@@ -213,6 +222,7 @@ class StrongHub:
             is_done=lambda *upto: self._strong.is_done(*upto),
             is_whole=self._is_whole,
             is_held_up=lambda: self._strong.is_log_failing,
+            coming=self._coming,
         )
 
     @property
@@ -225,6 +235,16 @@ class StrongHub:
     def _is_whole(self) -> bool:
         strong = self._collections.strong_topics.get(self.topic)
         return strong is not None and strong.is_whole
+
+    def _coming(self) -> dict[Source, int]:
+        """The additions that have come and wait for this node's disk: the last one of each source."""
+        last: dict[Source, int] = {}
+        for item in self._strong.waiting_for_disk():
+            with contextlib.suppress(WireError, TopicNameError):
+                if not isinstance(_read(item.payload or b"", item.publisher), Taken):
+                    source = (item.publisher, item.run)
+                    last[source] = max(item.number, last.get(source, 0))
+        return last
 
     # Joining and leaving.
 
@@ -385,16 +405,15 @@ class StrongHub:
 
     def _delivered(self, delivery: Delivery) -> Unfinished | None:
         try:
-            addition = decode_broadcast(delivery.payload)
-            if isinstance(addition, Taken):
-                for element_id in addition.element_ids:
-                    self._sharing.taken(element_id)
-                return None
-            element = Element(unpack_data(addition.data), addition.topic, delivery.publisher)
-            check_topic_name(addition.topic)
+            message = _read(delivery.payload, delivery.publisher)
         except (WireError, TopicNameError) as error:
             self._collections.drops.add(getattr(error, "reason", "malformed_topic"))
             return None
+        if isinstance(message, Taken):
+            for element_id in message.element_ids:
+                self._sharing.taken(element_id)
+            return None
+        addition, element = message
         is_accepted = self._accepts(element, delivery.run, delivery.number)
         if delivery.semantics == "reliable":
             return self._take(delivery, addition, element, is_accepted)

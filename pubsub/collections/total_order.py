@@ -8,7 +8,8 @@ addition of a publisher that crashed, which only one member got, is still delive
 
 Announcements count within one *stay* in a stable view: one that was made before both sides had come to
 the view says nothing about it. An addition is *foreign* to a stay when its publisher is not in the view
-and no member had it when it came to the view; it waits for the next one. A newcomer may be in a view alone,
+and no member had it when it came to the view; it waits for the next one. What had come to a member and waits
+for its disk is had: the member says so, and delivers nothing before it. A newcomer may be in a view alone,
 or with newcomers alone, before it has heard those who are there: what it has of them is foreign then, and it
 is not settled, unless all of them are taken for gone. Additions wait to be published until their publisher is
 *settled*, having heard everybody in this stay, so that their clocks are higher than those of all that was
@@ -30,7 +31,7 @@ publisher's additions in their order.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -101,11 +102,13 @@ class TotalOrder:
         is_done: Callable[[PeerId, bytes, int], bool] = lambda publisher, run, number: False,
         is_whole: Callable[[], bool] = lambda: True,
         is_held_up: Callable[[], bool] = lambda: False,
+        coming: Callable[[], Mapping[Source, int]] = dict,
     ) -> None:
         """`count` is told why something is dropped or not believed. `is_done(publisher, run, number)`: no
         addition up to this number is to come any more, be it that they were made before this member came.
         `is_whole`: all who take part, as far as is known, are in the view or taken for gone. `is_held_up`:
-        additions have come to this member, and wait for its disk."""
+        additions have come to this member, and wait for its disk, which fails. `coming`: all additions that
+        wait for its disk, as the last one of each source."""
         self.orders = False
         """Whether this member delivers in order; the others need its announcements even if it does not."""
         self.clock = 0
@@ -120,6 +123,7 @@ class TotalOrder:
         self._is_done = is_done
         self._is_whole = is_whole
         self._is_held_up = is_held_up
+        self._coming_now = coming
         self._seen: dict[Source, int] = {}
         self._excused: dict[Source, int] = {}
         """Numbers up to which additions are not waited for: they will not come, or did not for too long."""
@@ -156,6 +160,8 @@ class TotalOrder:
         """The sources whose number has risen in this stay."""
         self._claimed: dict[Source, int] = {}
         """The highest numbers that members had when they came to the view."""
+        self._coming: dict[Source, int] = {}
+        """Those that had come to this member then, and waited for its disk."""
 
     # Views.
 
@@ -175,7 +181,8 @@ class TotalOrder:
         self._peers = {member: _Peer() for member in members if member != self._me}
         self._echoed = {}
         self._heard_now = {}
-        self._claimed = {}
+        self._coming = {} if self._is_new else dict(self._coming_now())
+        self._claimed = dict(self._coming)
         self._idle_repeats = 0
         early, self._early = self._early, {}
         for member, announcement in early.items():
@@ -364,7 +371,10 @@ class TotalOrder:
 
     def _announce_to(self, peer: PeerId, whole: bool) -> None:
         sources = self._seen if whole else self._heard_now
-        counts = tuple((*source, self._seen[source]) for source in sources)
+        has = {source: self._seen[source] for source in sources}
+        for source, number in self._coming.items() if whole else ():
+            has[source] = max(number, has.get(source, 0))
+        counts = tuple((*source, number) for source, number in has.items())[-MOST_COUNTS:]
         echo = self._stay_of.get(peer, 0)
         self._send(
             peer,
@@ -401,6 +411,7 @@ class TotalOrder:
     def _give_up(self) -> None:
         """Wait no longer for what others have, nor for another view."""
         self._expects_others = False
+        self._coming = {}
         for peer in self._peers.values():
             for announcement in peer.waiting:
                 self._excuse(announcement)
@@ -430,6 +441,8 @@ class TotalOrder:
             self._is_new = False
             self._admit_foreign()
         self._on_settled()
+        if not all(self._has_up_to(*one) for one in self._coming.items()):
+            return
         limit = min([peer.clock for peer in self._peers.values()] + [self._promise()])
         while self._heap and self._heap[0][0] <= limit:
             clock, publisher, run, number, item = heapq.heappop(self._heap)
@@ -444,13 +457,12 @@ class TotalOrder:
     def _has(self, announcement: Announcement) -> bool:
         if not self.orders:
             return True
-        seen, excused = self._seen, self._excused
-        for publisher, run, number in announcement.counts:
-            source = (publisher, run)
-            if (
-                seen.get(source, 0) < number
-                and excused.get(source, 0) < number
-                and not self._is_done(publisher, run, number)
-            ):
-                return False
-        return True
+        counts = announcement.counts
+        return all(self._has_up_to((publisher, run), number) for publisher, run, number in counts)
+
+    def _has_up_to(self, source: Source, number: int) -> bool:
+        return (
+            self._seen.get(source, 0) >= number
+            or self._excused.get(source, 0) >= number
+            or self._is_done(*source, number)
+        )

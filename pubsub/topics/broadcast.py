@@ -198,6 +198,10 @@ class TopicBroadcast:
         delivered, was for others or published before this participant's time, or is told as a gap."""
         return self._delivering.is_done(source_of(publisher, run), number)
 
+    def waiting_for_disk(self) -> list[Item]:
+        """What has come, and is delivered as soon as it is on the disk."""
+        return self._delivering.waiting_for_disk()
+
     def is_handed_on(self) -> bool:
         """Whether all of this publisher's messages are acknowledged by all that can be reached."""
         state = self.state

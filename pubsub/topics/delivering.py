@@ -96,6 +96,15 @@ class Delivering:
         if not unwritten:
             self._unwritten.pop(item.source, None)
 
+    def waiting_for_disk(self) -> list[Item]:
+        """What the application is to get as soon as it is on the disk, and lacks no predecessor."""
+        return [
+            self._early[source][number]
+            for source, numbers in self._unwritten.items()
+            for number in numbers
+            if number <= self._state.taken_of(source).mark
+        ]
+
     def finished(self, item: Item) -> None:
         unfinished = self._unfinished.get(item.source, {})
         if item.number in unfinished:

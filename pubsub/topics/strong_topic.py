@@ -226,6 +226,10 @@ class StrongTopic:
         """Whether no reliable message of a publisher's run up to this number is to come any more."""
         return self.core.is_done(publisher, run, number)
 
+    def waiting_for_disk(self) -> list[Item]:
+        """What has come, and is delivered as soon as it is on this node's disk."""
+        return self.core.waiting_for_disk()
+
     # Publishing.
 
     async def broadcast(

@@ -12,7 +12,7 @@ from overlay.errors import UsageError
 from overlay.virtual.stage import Stage, numbered_contact
 from pubsub.collections.config import OrderConfig
 from pubsub.collections.messages import Announcement
-from pubsub.collections.total_order import TotalOrder
+from pubsub.collections.total_order import Source, TotalOrder
 from tests.pubsub.collections.ordering import OrderRun
 
 QUICK = range(8)
@@ -254,6 +254,36 @@ def test_a_member_whose_disk_fails_does_not_give_up_what_waits_for_the_disk() ->
     assert given == [], "the disk has only begun to work again"
     stage.run_for(5.0)
     assert given == ["first"], "nobody waits for ever"
+
+
+def test_a_member_tells_of_what_waits_for_its_disk_and_delivers_nothing_before_it() -> None:
+    stage = Stage(seed=1)
+    context = stage.context(numbered_contact(0))
+    me, other, gone = context.contact.id, PeerId(b"o" * 20), (PeerId(b"g" * 20), b"1")
+    coming: dict[Source, int] = {}
+    given: list[str] = []
+    told: list[Announcement] = []
+    order = TotalOrder(
+        me,
+        lambda to, announcement: told.append(announcement),
+        context.call_later,
+        given.append,
+        OrderConfig(patience=10.0),
+        coming=lambda: coming,
+    )
+    order.begin_to_order()
+    order.stable(b"three", (me, other, gone[0]))
+    for member in (other, gone[0]):
+        order.announced(member, Announcement(b"three", 1, 1, 0, True, ()))
+    coming[gone] = 1  # somebody who has delivered it crashes, and so does its publisher
+    order.stable(b"two", (me, other))
+    assert told[-1].counts == ((*gone, 1),)
+    order.announced(other, Announcement(b"two", 2, 2, 9, True, ()))
+    order.receive((other, b"1"), 1, 5, "second")
+    stage.run_for(2.0)
+    assert given == []
+    order.receive(gone, 1, 4, "first")
+    assert given == ["first", "second"]
 
 
 @pytest.mark.parametrize("field", ["delay", "repeat", "patience"])
