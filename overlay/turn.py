@@ -16,7 +16,7 @@ from typing import TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
 Action = Callable[[], None]
-Stage = Callable[[], bool]
+Flush = Callable[[], bool]
 
 
 class Turn:
@@ -32,7 +32,7 @@ class Turn:
         self.now: Callable[[], float] = self._loop.time
         """Seconds on the loop's clock."""
         self._actions: dict[Action, None] = {}
-        self._stages: list[Stage] = []
+        self._flushes: list[Flush] = []
         self.is_due = False
         """Whether something is to leave in this turn."""
 
@@ -57,12 +57,12 @@ class Turn:
             self.is_due = True
             self._loop.call_soon(self._end, context=self._context)
 
-    def then(self, stage: Stage) -> None:
-        """Run `stage()` at the end of every turn, after the actions and before the stages added earlier.
+    def then(self, flush: Flush) -> None:
+        """Run `flush()` at the end of every turn, after the actions and before what was added earlier.
 
-        A stage says whether it has more to do in the next turn.
+        It says whether it has more to send in the next turn.
         """
-        self._stages.insert(0, stage)
+        self._flushes.insert(0, flush)
 
     def schedule(self) -> None:
         """Have this turn come to an end, because something is to leave in it."""
@@ -75,8 +75,8 @@ class Turn:
         try:
             if self._actions:
                 self._run_actions()
-            for stage in self._stages:
-                more = stage() or more
+            for flush in self._flushes:
+                more = flush() or more
         finally:
             self.is_due = False
             if more or self._actions:

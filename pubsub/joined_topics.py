@@ -19,7 +19,7 @@ from pubsub.config import NodeConfig
 from pubsub.data import MALFORMED
 from pubsub.event import Arrival, Batch
 from pubsub.publishing import Outlet
-from pubsub.sending import EventLink
+from pubsub.sending import BlockCarrier
 from pubsub.subscription import Subscription
 from pubsub.topic import Topic, included
 
@@ -150,10 +150,10 @@ class JoinedTopics:
     """The topics that one running node is in, by name."""
 
     def __init__(
-        self, process: Process, config: NodeConfig, link: EventLink, drops: EventDrops
+        self, process: Process, config: NodeConfig, carrier: BlockCarrier, drops: EventDrops
     ) -> None:
         self._process = process
-        self._link = link
+        self._carrier = carrier
         self._config = config
         self._drops = drops
         self._topics: dict[str, JoinedTopic] = {}
@@ -197,7 +197,7 @@ class JoinedTopics:
             )
             joined.community.lost = joined.lose
             joined.outlet = Outlet(
-                self._link, topic, joined.community.publish, self._config.is_eager
+                self._carrier, topic, joined.community.publish, self._config.is_eager
             )
             joined.community.when_ready(joined.become_ready)
         elif topic is not joined.topic:

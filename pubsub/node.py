@@ -41,7 +41,7 @@ from pubsub.publications import AnyTopic, Options, Publications
 from pubsub.publishing import Outlet, OwnRuns, Receipt
 from pubsub.reliable.receipts import Wait
 from pubsub.rights import REVOCATIONS, Action
-from pubsub.sending import EventLink
+from pubsub.sending import BlockCarrier
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic
 from pubsub.trace import Trace
@@ -140,7 +140,7 @@ class Node:
 
             self.telemetry = Telemetry()
             self._deliveries = TracedDeliveries(self.telemetry, self.metrics, self._trace)
-        self._link = EventLink(
+        self._carrier = BlockCarrier(
             attachment.ways,
             attachment.runtime.turn,
             OwnRuns(attachment.contact.id),
@@ -152,9 +152,9 @@ class Node:
             traced=config.telemetry,
         )
         self._process = Process(self._services(attachment), config.parameters)
-        self._topics = JoinedTopics(self._process, config, self._link, self._drops)
+        self._topics = JoinedTopics(self._process, config, self._carrier, self._drops)
         self._publications = Publications(
-            config, self._topics, self._link, self._durable, self.telemetry
+            config, self._topics, self._carrier, self._durable, self.telemetry
         )
         self._outlets = self._publications.outlets
         attachment.serve(self._process)
@@ -164,7 +164,7 @@ class Node:
         services = Services(
             control=attachment.control,
             questions=attachment.questions,
-            carrier=self._link,
+            carrier=self._carrier,
             make_membership=attachment.make_membership,
             end_membership=attachment.end_membership,
             find_contacts=attachment.find_contacts,
@@ -482,8 +482,8 @@ class Node:
             and deadline is None
         ):
             receipt = outlet.add(pack_data(data))
-            if self._link.is_pace_due:
-                await self._link.pace()
+            if self._carrier.is_pace_due:
+                await self._carrier.pace()
             return receipt
         options = Options(wait, durable, copies, deadline, upward, dissemination)
         return await self._open_publications().publish(topic, data, options)
@@ -492,7 +492,7 @@ class Node:
         """As `publish` without options, where nothing has to be waited for; None where something has, and
         then nothing was published. For callers that have no task for each event."""
         outlet = self._outlets.get(topic)
-        if outlet is None or not outlet.is_open or self._link.is_pace_due:
+        if outlet is None or not outlet.is_open or self._carrier.is_pace_due:
             return None
         return outlet.add(pack_data(data))
 

@@ -19,7 +19,7 @@ from pubsub.event import LAST_NUMBER, RUN_BYTES, Head
 from pubsub.joined_topics import JoinedTopics
 from pubsub.publishing import EVENTS_A_BLOCK, Outlet, Receipt
 from pubsub.reliable.receipts import Budget, Wait, check_seconds
-from pubsub.sending import EventLink
+from pubsub.sending import BlockCarrier
 from pubsub.topic import Topic
 
 if TYPE_CHECKING:  # imported when a node first publishes a durable event, or makes its first span
@@ -83,14 +83,14 @@ class Publications:
         self,
         config: NodeConfig,
         topics: JoinedTopics,
-        link: EventLink,
+        carrier: BlockCarrier,
         durable: Callable[[], Durability],
         telemetry: Telemetry | None,
     ) -> None:
         """`durable`: the node's durable side, made when it is first asked for."""
         self._config = config
         self._topics = topics
-        self._link = link
+        self._carrier = carrier
         self._durable = durable
         self._telemetry = telemetry
         self.outlets: dict[AnyTopic, Outlet] = {}
@@ -116,10 +116,10 @@ class Publications:
             if self._topics.has_blocking:
                 outlet.close()  # the next publisher sees what this event takes of the room
             waits = options.wait == "sent" or (options.until != "acked" and not flows)
-            if waits or self._link.is_pace_due:
+            if waits or self._carrier.is_pace_due:
                 async with budget.spend(f"publishing to {known}"):
-                    if self._link.is_pace_due:
-                        await self._link.pace()
+                    if self._carrier.is_pace_due:
+                        await self._carrier.pace()
                     if waits:
                         await receipt.wait_sent()
             await self._wait([receipt], options.until, budget)
@@ -140,7 +140,7 @@ class Publications:
         with self._span(topic) as trace:
             for one in data:
                 packed = pack_data(one)
-                self._link.check_fits(known, packed)
+                self._carrier.check_fits(known, packed)
                 if publishing is None or not publishing.core.has_room:
                     publishing = await publishers.open(known, copies, budget)
                     outlet, joined = await self._ready_outlet(known, budget)
@@ -150,8 +150,8 @@ class Publications:
                 self._archive(receipt, publishing, head, packed, copies)
                 if self._topics.has_blocking:
                     outlet.close()
-                if self._link.is_pace_due:
-                    await self._link.pace()
+                if self._carrier.is_pace_due:
+                    await self._carrier.pace()
                     publishing = None  # anything may have happened meanwhile
             await self._wait(receipts, options.until, budget)
         return receipts
@@ -176,7 +176,7 @@ class Publications:
         known = self._check_topic(topic, b"")
         packed = [pack_data(one) for one in data]
         for one in packed:
-            self._link.check_fits(known, one)
+            self._carrier.check_fits(known, one)
         publishers = self._durable().publishers
         receipts: list[Receipt] = []
         publishing: DurablePublishing | None = None
@@ -190,8 +190,8 @@ class Publications:
                 for receipt, one in zip(added, part, strict=True):
                     self._archive(receipt, publishing, head, one, copies)
             receipts += added
-            if self._link.is_pace_due:
-                await self._link.pace()
+            if self._carrier.is_pace_due:
+                await self._carrier.pace()
         if not options.durable:
             for receipt in receipts:
                 await receipt.wait_sent()
@@ -206,8 +206,8 @@ class Publications:
         known = self._check_topic(topic, packed)
         budget = Budget(deadline)
         publishing = await self._durable().publishers.open(known, 1, budget)
-        self._link.check_right(known)
-        block = self._link.make_kept(known, packed)
+        self._carrier.check_right(known)
+        block = self._carrier.make_kept(known, packed)
         outcome = publishing.add(block.encoded, block.signature, 1)
         try:
             await outcome.wait_safe(budget.left)
@@ -224,7 +224,7 @@ class Publications:
         copies: int,
     ) -> None:
         """Send an event that is being published to its archive too, as a block of one, signed alone."""
-        alone = self._link.make(receipt.source, receipt.sequence, head, (packed,))
+        alone = self._carrier.make(receipt.source, receipt.sequence, head, (packed,))
         receipt.durable = publishing.add(alone.encoded, alone.signature, copies)
 
     async def _wait(self, receipts: Sequence[Receipt], until: Wait, budget: Budget) -> None:
@@ -242,7 +242,7 @@ class Publications:
     def _check_topic(self, topic: AnyTopic, packed: bytes) -> Topic:
         """The topic as it is known here, after a check that the data can travel in it."""
         known = self._topics.as_known(Topic.of(topic))
-        self._link.check_fits(known, packed)
+        self._carrier.check_fits(known, packed)
         return known
 
     async def _ready_outlet(self, topic: Topic, budget: Budget) -> tuple[Outlet, tuple[str, ...]]:

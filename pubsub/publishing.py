@@ -25,7 +25,7 @@ from pubsub.topic import Topic
 
 if TYPE_CHECKING:
     from pubsub.archive.publishing import DurableOutcome
-    from pubsub.sending import EventLink
+    from pubsub.sending import BlockCarrier
 
 EVENTS_A_BLOCK = 1024
 """Events of one block, however small they are."""
@@ -286,7 +286,7 @@ class Outlet:
 
     def __init__(
         self,
-        link: EventLink,
+        carrier: BlockCarrier,
         topic: Topic,
         publish: Callable[[Block], Spread],
         eager: bool,
@@ -294,12 +294,12 @@ class Outlet:
         """`publish`: spread a block; `eager`: how events spread that do not say so themselves."""
         self.is_open = False
         """An event can be published without waiting for anything."""
-        self._link = link
+        self._carrier = carrier
         self._publish = publish
-        self._needs_right = link.has_rights
+        self._needs_right = carrier.has_rights
         self._eager = eager
         self.learn(topic)
-        self._source, self._next = link.runs.take(topic.name)
+        self._source, self._next = carrier.runs.take(topic.name)
         self._filling: OwnBlock | None = None
         self._left = 0
         """Bytes of data that the block being filled still takes."""
@@ -307,10 +307,10 @@ class Outlet:
     def learn(self, topic: Topic) -> None:
         """The topic has these super-topics."""
         self.topic = topic
-        self.largest = self._link.largest_in(topic)
+        self.largest = self._carrier.largest_in(topic)
         """Bytes of packed data that an event may have."""
         self._head = Head(topic.name, topic.lineage, None, self._eager)
-        self._room = self._link.room_in(topic)
+        self._room = self._carrier.room_in(topic)
 
     def add_in_run(
         self, run: bytes, first: int, packed: Sequence[bytes], joined: tuple[str, ...] = ()
@@ -346,7 +346,7 @@ class Outlet:
             head = self._head
         if filling is None or left < 0 or (filling.head is not head and filling.head != head):
             if size > self.largest:
-                self._link.check_fits(self.topic, packed)
+                self._carrier.check_fits(self.topic, packed)
             filling = self._begin(head)
             left = self._room - size
         payloads = filling.payloads
@@ -364,12 +364,12 @@ class Outlet:
             return
         payloads, own.payloads = own.payloads, []
         self._next = own.first + len(payloads)
-        block = self._link.make(own.source, own.first, own.head, payloads)
-        self._link.opened(own, block)
+        block = self._carrier.make(own.source, own.first, own.head, payloads)
+        self._carrier.opened(own, block)
         spread = self._publish(block)
         own.targets = len(spread.members)
         own.upward = len(spread.upward)
-        self._link.completed(own)
+        self._carrier.completed(own)
         if own.sent + own.refused < own.copies:
             self.is_open = False
 
@@ -377,13 +377,13 @@ class Outlet:
         """The topic is left: the run goes on when the node publishes in it again."""
         self.close()
         self.is_open = False
-        self._link.runs.put(self.topic.name, self._source, self._next)
+        self._carrier.runs.put(self.topic.name, self._source, self._next)
 
     def _begin(self, head: Head) -> OwnBlock:
         if self._needs_right:
-            self._link.check_right(self.topic)
+            self._carrier.check_right(self.topic)
         if self._filling is not None:
             self.close()
-        own = self._filling = OwnBlock(self._source, self._next, head, self._link.ask)
-        self._link.begun(self)
+        own = self._filling = OwnBlock(self._source, self._next, head, self._carrier.ask)
+        self._carrier.begun(self)
         return own

@@ -148,7 +148,7 @@ class Ways:
             await self._runtime.endpoint.drained()
 
 
-class EventLink:
+class BlockCarrier:
     """The `Carrier` of a process's blocks: sends them, paces publishers, and keeps account of own copies.
 
     A member that is behind is not sent a block that it is told of anyway (lazy dissemination): it fetches

@@ -36,7 +36,7 @@ KINDS = (
 ROWS_A_WRITE = 5000
 ROWS_A_PART = 200_000
 PART_SECONDS = 5.0
-"""A part is ended when it has so many rows, or is so old: a reader is about that far behind."""
+"""A part ends when it has this many rows, or is this old: a reader is about that far behind."""
 STAR = "*"
 
 
@@ -132,8 +132,8 @@ def _sink(path: Path) -> _Sink:
 
 
 class _Parts:
-    """Files one after the other. The name of a part has the moment of the first and a number in place of the
-    star, and so many random digits that nodes may share a directory."""
+    """Files one after the other. In place of the star, the name of a part has the time at which the trace
+    began, twelve random digits, so that nodes may share a directory, and the part's number."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         if not path.parent.is_dir():

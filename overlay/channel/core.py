@@ -61,12 +61,13 @@ MOST_SILENT_RETRIES = 1
 """Times that segments are sent again to a peer that is not heard; then it is asked for a sign of life."""
 
 ASKED_SOON = 3
-"""An OPEN that is not answered is repeated this many times after half of `initial_rto`, and then after twice
-the time each. So often a PING is repeated too before the wait grows further. They are small, and where every
-fifth datagram is lost, every third exchange of two is: six in a row would take 5 s, and are not rare."""
+"""An OPEN that is not answered is repeated this many times, each time after half of `initial_rto`; from then
+on each wait is twice the one before. A PING is repeated as often before its wait grows, too. Both are small.
+Where every fifth datagram is lost, every third exchange of two datagrams fails, and six failures in a row are
+not rare: with waits that grow from the first they would take 5 s."""
 
 LAST_CLOSES = 4
-"""A CLOSE that nobody answers is repeated after twice the time, up to this part of `forget_after`."""
+"""A CLOSE that nobody answers is repeated after waits that double, up to `forget_after` divided by this."""
 
 
 # Asked for every packet: a name of this module is found sooner than a member of an enumeration.

@@ -74,7 +74,7 @@ STRANGERS_MAY_SEND = frozenset((FrameKind.DHT, FrameKind.PROBE))
 """Frames that ask something of anybody, and of which honest peers send few."""
 
 LITTLE_WORK = WORK_A_TURN // 2
-"""A turn's end that has no other reason is only worth its while when less than this is left of the work."""
+"""A turn is brought to its end for the sake of this work only when less than this is left of it."""
 
 HANDSHAKE_WORK = 32
 """What a message of a handshake counts for in `WORK_A_TURN`."""
@@ -260,7 +260,7 @@ class Endpoint:
     def send_at_once(
         self, to: Contact, kind: FrameKind, bodies: Sequence[Sequence[Buffer]]
     ) -> None:
-        """As `send_all`, for a stage of the turn's end: nothing more will join these frames in this turn.
+        """As `send_all`, at the end of a turn: nothing more will join these frames in it.
 
         They leave now, as far as the turn's share of sends allows."""
         transport = self.transport

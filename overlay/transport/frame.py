@@ -323,9 +323,8 @@ class Outbox:
             is_unnamed = tells_sender(kind, body)
             room = self._unnamed_room if is_unnamed else self._room
             if is_unnamed and body[0][0] == RESET_PACKET:
-                room = (
-                    size + 1
-                )  # no frame is so small, and a datagram that is not full ends its train
+                # No frame fits behind it, and a datagram that is not full ends its train.
+                room = size + 1
             batch = FrameBatch(room, is_unnamed)
             batches.append(batch)
         parts = batch.parts

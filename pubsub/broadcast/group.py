@@ -286,24 +286,11 @@ class Group(GroupChannel):
         self._authority = all_bytes("authority", authority)
         self._rights = all_bytes("rights", rights)
         self._gate: Gate | None = None
-        if self._authority and self._topic is None:
-            raise UsageError(
-                "rights are rights on a topic: give topic=, the one that the group is for"
-            )
-        if self._authority and runtime is not None:
-            raise UsageError("a group with an authority opens its own runtime: leave runtime= out")
-        if (self._rights or topic is not None) and not self._authority:
-            raise UsageError("rights on a topic need the network's authority: give its public keys")
-        self.addresses = [Address.of(member) for member in members]
-        if not self.addresses:
-            raise UsageError("members is empty: give the addresses of all members, this one's too")
-        if rank not in range(len(self.addresses)):
-            raise UsageError(f"rank={rank!r} is not one of 0 to {len(self.addresses) - 1}")
-        if len(dict.fromkeys(self.addresses)) < len(self.addresses):
-            raise UsageError("two members have the same address: each needs its own")
+        self._check_rights(runtime)
+        self.addresses = _addresses_of(members, rank)
+        self.rank = rank
         if detector not in ("when_met", "by_hand"):
             raise UsageError(f'detector is "when_met" or "by_hand", not {detector!r}')
-        self.rank = rank
         if log is not None and (qos != "iurb" or order != "none"):
             raise UsageError('a log goes with qos="iurb" and order="none"')
         stack = _stack(qos, order, probabilistic)
@@ -328,6 +315,16 @@ class Group(GroupChannel):
         self._watched: list[Contact] = []
         self._end_watches: list[Callable[[], object]] = []
         self._runtime: Runtime | None = None
+
+    def _check_rights(self, runtime: Runtime | None) -> None:
+        if self._authority and self._topic is None:
+            raise UsageError(
+                "rights are rights on a topic: give topic=, the one that the group is for"
+            )
+        if self._authority and runtime is not None:
+            raise UsageError("a group with an authority opens its own runtime: leave runtime= out")
+        if (self._rights or self._topic is not None) and not self._authority:
+            raise UsageError("rights on a topic need the network's authority: give its public keys")
 
     # Opening and closing.
 
@@ -538,6 +535,18 @@ class Group(GroupChannel):
     def _others(self) -> list[Contact]:
         members = enumerate(self._process.members)
         return [member for rank, member in members if member is not None and rank != self.rank]
+
+
+def _addresses_of(members: Sequence[str | tuple[str, int]], rank: int) -> list[Address]:
+    """The addresses of a group's members; `UsageError` where they are not those of a group with this rank."""
+    addresses = [Address.of(member) for member in members]
+    if not addresses:
+        raise UsageError("members is empty: give the addresses of all members, this one's too")
+    if rank not in range(len(addresses)):
+        raise UsageError(f"rank={rank!r} is not one of 0 to {len(addresses) - 1}")
+    if len(dict.fromkeys(addresses)) < len(addresses):
+        raise UsageError("two members have the same address: each needs its own")
+    return addresses
 
 
 def _stack(qos: str | Stack, order: str, probabilistic: Probabilistic | None) -> Stack:

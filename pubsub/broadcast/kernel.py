@@ -112,7 +112,7 @@ class Stack:
         names: dict[str, None] = {}
         for layer in reversed(self.layers):
             if not isinstance(layer, Layer):
-                raise CompositionError(f"in the stack {self.name!r} {layer!r} is no layer")
+                raise CompositionError(f"in the stack {self.name!r} {layer!r} is not a layer")
             missing = [need for need in layer.needs() if need not in provided]
             if missing:
                 raise CompositionError(

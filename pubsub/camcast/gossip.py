@@ -87,8 +87,8 @@ class Dissemination(Protocol):
     def spread(self, gossip: Gossip, sender: Contact | None) -> Sequence[Contact]:
         """Take part in spreading a block with new events; returns the members that it was sent to at once.
 
-        It is ready to be forwarded, its hops already counted. `sender` is None for a block that is this
-        process's own, or has come to it in a subtopic's community."""
+        The block is ready to be forwarded, its hops already counted. `sender` is None for a block that is
+        this process's own, or has come to it in a subtopic's community."""
         ...
 
     def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:

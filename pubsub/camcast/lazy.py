@@ -2,26 +2,27 @@
 
 A process that gets a block for the first time passes it on to every member that eager gossip would. But a
 member that has a run's events from elsewhere is not sent them: it is told the events' numbers, as ranges,
-and fetches what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007). So is a member that was
-sent them by a way that may lose them, or was too far behind to be sent them.
+and fetches what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007). A member that was sent
+events by a way that may lose them, or that was too far behind to be sent them, is told their numbers, too.
 
-At first every link carries the events of a publisher's run. A process that is sent one a second time asks
-for that link to be *pruned*: from then on it only announces, what has not left yet included. One link is
-never pruned, that from the *parent*: the publisher if it sends directly, else the process from which the
-run's first event came. So a process that the publisher sends to directly need not ask: who sees that from the
-hops of what it sends prunes its own link to it. The links that carry events become a tree of first arrivals
-with the publisher at its root. An event that was
-announced and has not come is fetched from the member that announced it. If no other event of the run has come
-of late, the parent is taken for gone: the member that is asked goes on sending the run's events, and becomes
-the parent.
+At first every link carries the events of a publisher's run. A process that is sent an event a second time
+asks the sender to *prune* the link: from then on the sender only announces events to it, also those that have
+not left yet. One link is never pruned, that from the process's *parent*: the publisher if it sends to the
+process directly, else the process from which the run's first event came. A process whose parent is the
+publisher need not ask: the hops of what it sends show that to those that send to it, and they prune the link
+themselves. The links that carry events become a tree of first arrivals with the publisher at its root.
 
-What is promised is what eager gossip promises, and by the same argument: each process tells everyone it
-would have sent to, or sends over an acknowledged channel, which is as sure as to tell. So everyone hears of
-an event who would have received it, and of one that was lost on the way besides. It then gets it as long as
-one of those who announced it is alive, a member, and has kept it. Each keeps the latest blocks for
-`keep_seconds`, or as many as fit `keep_bytes`. A crash costs those behind it in the tree `announce_delay`,
-or five times that while events keep coming, `fetch_delay` and a round trip, once. Announcements, like events,
-go only to those who promise to be members.
+An event that was announced and has not come is fetched from the member that announced it. If no other event
+of the run has come of late, the parent is taken for gone: the member that is asked goes on sending the run's
+events, and becomes the parent.
+
+What is promised is what eager gossip promises, and by the same argument: each process tells everyone whom it
+would have sent an event to, or sends the event over an acknowledged channel, which is as sure as to tell. So
+everyone who would have received an event hears of it, and so do those for whom it was lost on the way. They
+get it as long as one of those who announced it is alive, a member, and has kept it. Each keeps the latest
+blocks for `keep_seconds`, or as many as fit `keep_bytes`. A crash costs those behind it in the tree
+`announce_delay`, or five times that while events keep coming, `fetch_delay` and a round trip, once.
+Announcements, like events, go only to those who promise to be members.
 
 Into a super-community events come at several places at once, so no tree suits them all: there, and if its
 publisher asked for it, an event is gossiped eagerly. All processes of a community must know this strategy.

@@ -233,9 +233,9 @@ class Links:
     def introduce(
         self, topic: str, contacts: tuple[Contact, ...], done: Callable[[], None]
     ) -> None:
-        """Candidates whom a search has found. The first to confirm makes the link, and is asked for others:
+        """Take candidates that a search has found. The first to confirm makes the link, and is asked for
+        others: searches often find the same few contacts for everyone, which would have the load alone.
 
-        contacts are often the same few for everyone, and the load would be theirs alone.
         `done` is called when all of them have answered or timed out."""
         self.offer(topic, contacts, done, introduction=True)
 

@@ -21,7 +21,7 @@ def run(main: Callable[[], Any]) -> None:
     asyncio.run(main())
 
 
-def test_actions_run_once_in_order_and_before_the_stages_in_one_callback() -> None:
+def test_actions_run_once_in_order_and_before_what_flushes_in_one_callback() -> None:
     async def main() -> None:
         turn, seen = Turn(), list[str]()
         turn.then(lambda: bool(seen.append("endpoint")))
@@ -47,15 +47,15 @@ def test_actions_run_once_in_order_and_before_the_stages_in_one_callback() -> No
     run(main)
 
 
-def test_a_stage_with_more_to_do_is_asked_again_after_other_tasks_had_a_turn() -> None:
+def test_a_flush_with_more_to_do_is_asked_again_after_other_tasks_had_a_turn() -> None:
     async def main() -> None:
         turn, rest, turns = Turn(), [3], 0
 
-        def stage() -> bool:
+        def flush() -> bool:
             rest[0] -= 1
             return rest[0] > 0
 
-        turn.then(stage)
+        turn.then(flush)
         turn.schedule()
         while rest[0]:
             await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from pubsub.camcast.observer import EventDrops
 from pubsub.data import pack_data
 from pubsub.event import Block, Copy, Gossip, Head, make_block, read_block
 from pubsub.publishing import EVENTS_A_BLOCK, Outlet, OwnRuns
-from pubsub.sending import BYTES_A_TURN, EVENTS_A_TURN, EventLink
+from pubsub.sending import BYTES_A_TURN, EVENTS_A_TURN, BlockCarrier
 from pubsub.subscription import SubscriptionError
 from pubsub.topic import Topic
 from tests.pubsub.playground import Playground, play
@@ -83,12 +83,12 @@ class WaysStub:
 
 
 class World:
-    """A link whose blocks go to some members at once."""
+    """A carrier whose blocks go to some members at once."""
 
     def __init__(self, members: tuple[Contact, ...] = (A, B)) -> None:
         self.ways = WaysStub()
         self.members = members
-        self.link = EventLink(
+        self.carrier = BlockCarrier(
             self.ways,  # type: ignore[arg-type]
             Turn(),
             OwnRuns(ME),
@@ -99,13 +99,13 @@ class World:
         self.outlet = self.make_outlet("/a")
 
     def make_outlet(self, topic: str) -> Outlet:
-        return Outlet(self.link, Topic.of(topic), self.publish, eager=False)
+        return Outlet(self.carrier, Topic.of(topic), self.publish, eager=False)
 
     def publish(self, block: Block) -> Spread:
         gossip = Gossip(block, block.topic, 1)
-        self.link.accepted(gossip, len(self.members))
+        self.carrier.accepted(gossip, len(self.members))
         if self.members:
-            self.link.send(self.members, gossip, ALWAYS)
+            self.carrier.send(self.members, gossip, ALWAYS)
         return Spread(self.members, ())
 
 
@@ -219,7 +219,7 @@ def test_receipts_of_a_block_learn_together_what_became_of_each_copy() -> None:
         world.ways.answer(B, False)
         assert [(receipt.acknowledged, receipt.failed) for receipt in receipts] == [(1, 1)] * 3
         assert all(receipt.is_settled for receipt in receipts)
-        assert not world.link._open
+        assert not world.carrier._open
 
     run(main)
 
@@ -245,16 +245,16 @@ def test_copies_for_a_suspected_member_have_failed_and_late_answers_change_nothi
         for number in range(2):
             receipts.append(world.outlet.add(pack_data(number)))
             await asyncio.sleep(0)
-        world.link.suspect(A.id)
+        world.carrier.suspect(A.id)
         assert [(r.acknowledged, r.failed) for r in receipts] == [(0, 1), (0, 1)]
         world.ways.answer(A, True)
         world.ways.answer(A, False)
         assert [(r.acknowledged, r.failed) for r in receipts] == [(0, 1), (0, 1)]
         world.ways.answer(B, True)
         assert [(r.acknowledged, r.failed) for r in receipts] == [(1, 1), (1, 1)]
-        world.link.suspect(B.id)
+        world.carrier.suspect(B.id)
         assert all(receipt.is_settled and receipt.failed == 1 for receipt in receipts)
-        assert not world.link._open
+        assert not world.carrier._open
 
     run(main)
 
@@ -273,11 +273,11 @@ def test_a_member_that_is_behind_is_only_told_unless_it_would_not_be_told_either
         assert (eager.copies, eager.sent) == (2, 2)
         assert [block.first for block in world.ways.blocks_to(A)] == [2]
         foreign = make_block(bytes(28), 1, Head("/a", eager=False), [b"\xc0"] * 3)
-        assert world.link.send((A, B), Gossip(foreign, "/a", 2), ALWAYS) == 1
-        assert world.link.send((A, B), Gossip(foreign, "/", 2, upward=True), ALWAYS) == 2
+        assert world.carrier.send((A, B), Gossip(foreign, "/a", 2), ALWAYS) == 1
+        assert world.carrier.send((A, B), Gossip(foreign, "/", 2, upward=True), ALWAYS) == 2
         world.ways.behind = []
-        assert world.link.send((A, B), Gossip(foreign, "/a", 2), ALWAYS) == 2
-        assert world.link._withheld.value == 4
+        assert world.carrier.send((A, B), Gossip(foreign, "/a", 2), ALWAYS) == 2
+        assert world.carrier._withheld.value == 4
 
     run(main)
 
@@ -285,11 +285,11 @@ def test_a_member_that_is_behind_is_only_told_unless_it_would_not_be_told_either
 def test_much_makes_publishers_wait() -> None:
     async def main(world: World) -> None:
         foreign = make_block(bytes(28), 1, Head("/a"), [bytes(BYTES_A_TURN)])
-        world.link.send((A, B), Gossip(foreign, "/a", 1), ALWAYS)
-        assert not world.link.is_pace_due, "what is forwarded holds nobody back"
+        world.carrier.send((A, B), Gossip(foreign, "/a", 1), ALWAYS)
+        assert not world.carrier.is_pace_due, "what is forwarded holds nobody back"
         world.outlet.add(pack_data(bytes(BYTES_A_TURN)))
         world.outlet.close()
-        assert world.link.is_pace_due
+        assert world.carrier.is_pace_due
 
     run(main)
 
@@ -305,8 +305,8 @@ def test_while_one_publisher_is_held_back_all_are() -> None:
                 published += 1
                 if number % 7 == 0:
                     world.outlet.close()
-                if world.link.is_pace_due:
-                    await world.link.pace()
+                if world.carrier.is_pace_due:
+                    await world.carrier.pace()
 
         world.ways.is_full = True
         tasks = [asyncio.create_task(publish()) for _ in range(5)]

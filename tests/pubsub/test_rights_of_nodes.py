@@ -114,8 +114,8 @@ def test_what_a_member_publishes_without_a_right_is_neither_delivered_nor_forwar
             reader.subscribe("/soccer") as events,
         ):
             for right in (b"", FOR_ALICE.packed):
-                mallory._link._rights = None
-                mallory._link._right_of["/soccer"] = right
+                mallory._carrier._rights = None
+                mallory._carrier._right_of["/soccer"] = right
                 await mallory.publish("/soccer", "forged", wait="acked")
             await asyncio.sleep(1)
             await alice.publish("/soccer", "real", wait="acked")

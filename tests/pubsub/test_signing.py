@@ -34,12 +34,12 @@ def test_with_signatures_an_altered_or_forged_event_is_dropped_and_counted(forge
             "foreign key": sign_block(Identity(bytes(32)), lies.encoded),
         }[forgery]
         to = subscriber.attachment.contact
-        publisher._link.send((to,), Gossip(lies, "/a", 1), {to.id: Until(float("inf"))})
+        publisher._carrier.send((to,), Gossip(lies, "/a", 1), {to.id: Until(float("inf"))})
         await asyncio.sleep(1)
         assert len(events) == 0
         assert subscriber.metrics.family("events_dropped", "reason", "")["bad_signature"] == 2
         lies.signature = sign_block(signer, lies.encoded)
-        publisher._link.send((to,), Gossip(lies, "/a", 1), {to.id: Until(float("inf"))})
+        publisher._carrier.send((to,), Gossip(lies, "/a", 1), {to.id: Until(float("inf"))})
         assert [event.data for event in await received(events, 2)] == ["lies", "more lies"]
 
     play(10, main, signatures=True)

@@ -87,7 +87,7 @@ def process(
         ((Probabilistic(), PerfectLinks()), "'pb' requires 'unreliable links'"),
         ((PerfectLinks(), PerfectLinks()), "'perfect links' twice"),
         ((), "has no layer"),
-        (("beb",), "'beb' is no layer"),
+        (("beb",), "'beb' is not a layer"),
     ],
 )
 def test_a_stack_in_which_something_is_missing_is_refused_by_name(
