@@ -200,7 +200,7 @@ class Teller:
         sink.option("batch", f"{self._asked.out} {number}").mode("append").save()
 
     def _write_page(self, day: str) -> None:
-        from bench.spark.files import write_text
+        from bench.store import write_text
 
         newest = self._spark.read.schema(OUTPUT).json(day).orderBy("minute", ascending=False)
         last = [row.asDict() for row in newest.limit(SHOWN).collect()]

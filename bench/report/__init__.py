@@ -21,7 +21,7 @@ def write_report(
     """
     from bench.report.content import content
     from bench.report.material import gather
-    from bench.spark.files import write_text
+    from bench.store import write_text
 
     for name, text in report_files(content(gather(store, aggregates, took))).items():
         write_text(store.spark, f"{store.place}/{name}", text)

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.aggregates import Aggregate, Aggregates
 from bench.experiment import CLUSTERS, PROTOCOLS
-from bench.model import formulas, parity
+from bench.model import formulas
 from bench.model.pmcast import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
 from bench.model.printed import TABLE_1, TABLE_2, PublishedRow
 from bench.report.figures import SMALLEST, printed_setting, printed_whole
@@ -202,23 +202,23 @@ def _parities(row: Aggregate) -> list[tuple[str, ...]]:
         _parity(
             f"{within}: as (a) gossip broadcast",
             row,
-            parity.broadcast_range(x, pit),
-            partial(parity.broadcast_constant, **alike),
-            partial(parity.broadcast_largest_z, **alike, processes=n, community=each),
+            formulas.broadcast_range(x, pit),
+            partial(formulas.broadcast_constant, **alike),
+            partial(formulas.broadcast_largest_z, **alike, processes=n, community=each),
         ),
         _parity(
             f"{within}: as (b) gossip multicast",
             row,
-            parity.multicast_range(pit),
-            partial(parity.multicast_constant, pit=pit),
-            partial(parity.multicast_largest_z, **alike, community=each),
+            formulas.multicast_range(pit),
+            partial(formulas.multicast_constant, pit=pit),
+            partial(formulas.multicast_largest_z, **alike, community=each),
         ),
         _parity(
             f"{within}: as (c) hierarchical gossip broadcast",
             row,
-            parity.hierarchical_range(x, pit, CLUSTERS),
-            partial(parity.hierarchical_constant, **alike, clusters=CLUSTERS),
-            partial(parity.hierarchical_largest_z, **alike, clusters=CLUSTERS),
+            formulas.hierarchical_range(x, pit, CLUSTERS),
+            partial(formulas.hierarchical_constant, **alike, clusters=CLUSTERS),
+            partial(formulas.hierarchical_largest_z, **alike, clusters=CLUSTERS),
         ),
     ]
 
@@ -227,7 +227,11 @@ Formula = Callable[[float], float]
 
 
 def _parity(
-    name: str, row: Aggregate, admissible: parity.Admissible, constant: Formula, largest_z: Formula
+    name: str,
+    row: Aggregate,
+    admissible: formulas.Admissible,
+    constant: Formula,
+    largest_z: Formula,
 ) -> tuple[str, ...]:
     high = "any" if math.isinf(admissible.high) else f"{admissible.high:.2f}"
     c = row.c if row.c in admissible else math.floor(min(row.c, admissible.high))

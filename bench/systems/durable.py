@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from bench.servers import JetStreamServer, RedisServer
-from bench.systems.peers import library, opened
+from bench.systems.fanout import library, opened
 from bench.systems.work import Tally, Work, orders, publish_all, publish_orders, report_is_due
 from pubsub import Archive, Event, Node
 from pubsub.publishing import Receipt

@@ -17,8 +17,8 @@ from typing import Any, get_args
 
 from bench.players import Player, Players, answers, ask_all
 from bench.servers import NatsServer, NotInstalled, free_port
-from bench.systems import nodes, peers, udp
-from bench.systems.nodes import NodeSetting
+from bench.systems import fanout as roles
+from bench.systems.fanout import NodeSetting
 from bench.systems.work import LEAST_BYTES, Published, Received, Work, reports
 from bench.workloads import loss, stalls
 from bench.workloads.workload import (
@@ -95,9 +95,9 @@ def company(way: Way, subscribers: int) -> Iterator[Company]:
         elif way.is_camcast:
             yield _nodes(players, way.setting, subscribers)
         else:
-            readers = [players.start(udp.subscriber) for _ in range(subscribers)]
+            readers = [players.start(roles.udp_subscriber) for _ in range(subscribers)]
             ports = answers(readers, START_SECONDS)
-            yield _company(players.start(udp.publisher, ports), readers)
+            yield _company(players.start(roles.udp_publisher, ports), readers)
 
 
 def _company(
@@ -108,34 +108,34 @@ def _company(
 
 
 def _nodes(players: Players, setting: NodeSetting, subscribers: int) -> Company:
-    readers = [players.start(nodes.subscriber, setting, None)]
+    readers = [players.start(roles.node_subscriber, setting, None)]
     first = readers[0].answer(START_SECONDS)
-    readers += [players.start(nodes.subscriber, setting, first) for _ in range(1, subscribers)]
+    readers += [players.start(roles.node_subscriber, setting, first) for _ in range(1, subscribers)]
     answers(readers[1:], START_SECONDS)
-    found = _company(players.start(nodes.publisher, setting, first), readers)
+    found = _company(players.start(roles.node_publisher, setting, first), readers)
     ask_all(readers, Work(1), START_SECONDS)  # the publisher's first event, with which it joined
     reports(readers, WORK_SECONDS)
     return found
 
 
 def _zenoh(players: Players, subscribers: int, server: Any) -> Company:
-    readers = [players.start(peers.zenoh_subscriber) for _ in range(subscribers)]
+    readers = [players.start(roles.zenoh_subscriber) for _ in range(subscribers)]
     places = answers(readers, START_SECONDS)
-    return _company(players.start(peers.zenoh_publisher, places), readers)
+    return _company(players.start(roles.zenoh_publisher, places), readers)
 
 
 def _zeromq(players: Players, subscribers: int, server: Any) -> Company:
     place = f"tcp://127.0.0.1:{free_port()}"
-    publisher = players.start(peers.zeromq_publisher, place, subscribers)
-    readers = [players.start(peers.zeromq_subscriber, place) for _ in range(subscribers)]
+    publisher = players.start(roles.zeromq_publisher, place, subscribers)
+    readers = [players.start(roles.zeromq_subscriber, place) for _ in range(subscribers)]
     answers(readers, START_SECONDS)
     return _company(publisher, readers)
 
 
 def _nats(players: Players, subscribers: int, server: Any) -> Company:
-    readers = [players.start(peers.nats_subscriber, server.port) for _ in range(subscribers)]
+    readers = [players.start(roles.nats_subscriber, server.port) for _ in range(subscribers)]
     answers(readers, START_SECONDS)
-    publisher = players.start(peers.nats_publisher, server.port)
+    publisher = players.start(roles.nats_publisher, server.port)
     return _company(publisher, readers, server.processor_seconds)
 
 
@@ -151,12 +151,12 @@ class Peer:
 
 
 PEERS = {
-    "zenoh": Peer("Zenoh", partial(peers.opened, "eclipse-zenoh", "zenoh"), _zenoh),
-    "zmq": Peer("ZeroMQ", partial(peers.opened, "pyzmq", "zmq"), _zeromq),
+    "zenoh": Peer("Zenoh", partial(roles.opened, "eclipse-zenoh", "zenoh"), _zenoh),
+    "zmq": Peer("ZeroMQ", partial(roles.opened, "pyzmq", "zmq"), _zeromq),
     "nats": Peer(
         "NATS",
         partial(
-            peers.opened, "nats-py", "nats", partial(NatsServer, max_pending=peers.PENDING_BYTES)
+            roles.opened, "nats-py", "nats", partial(NatsServer, max_pending=roles.PENDING_BYTES)
         ),
         _nats,
     ),

@@ -2,7 +2,9 @@
 counts little.
 
 Sealing: what it costs to seal a datagram and to open it, against leaving it plain, for datagrams of the
-default size and of the largest on loopback. Virtual network: datagrams a second of an echo, beside the same
+default size and of the largest on loopback. Channels: messages a second between two processes, by the wall
+clock, against blocking sockets (what the system calls allow) and asyncio-dgram on the fastest loop, both with
+one message a datagram and no acknowledgement. Virtual network: datagrams a second of an echo, beside the same
 echo over real sockets as the measure of the machine, and a DHT's boot. Filters: how many events a second
 one evaluates, beside a Python function, and what the worst ones cost: those that spend all the steps that
 an evaluation may take. Web services: what envelopes of WS-ReliableMessaging cost, beside table 2 of the
@@ -13,18 +15,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import socket
 import statistics
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
 from typing import Any
 
 import asyncio_dgram
 
+from bench.players import Players, Role
 from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
-from overlay.contact import PeerId
+from overlay.channel import ChannelConfig, Channels
+from overlay.contact import Contact, PeerId
+from overlay.identity import Identity
+from overlay.metrics import Metrics
 from overlay.session.network_key import NetworkKey, new_key
 from overlay.session.session import HEAD, Session
-from overlay.transport.frame import FrameKind, PlainEnvelope, Wrap, frame_head
+from overlay.transport.config import EndpointConfig
+from overlay.transport.endpoint import Endpoint
+from overlay.transport.frame import Buffer, FrameKind, PlainEnvelope, Wrap, frame_head
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.filters import Filter
 
@@ -287,8 +298,154 @@ def web_services() -> Iterator[Row]:
         yield from rows_of({"operation": name}, found)
 
 
+# Channels: messages of 256 bytes between two processes on loopback, each way in a race of its own: a sender
+# at full speed, and a receiver that counts what reaches it.
+
+RACE_SECONDS = 0.5
+END = b"end"
+HOST = "127.0.0.1"
+SENDS_A_TURN = 32
+
+
+class _Count:
+    """Counts messages until the end is announced."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self._began = self._processor = 0.0
+
+    def take(self, message: Buffer) -> bool:
+        """Whether this was the end."""
+        if len(message) == len(END):
+            return True
+        if not self.messages:
+            self._began, self._processor = time.perf_counter(), time.process_time()
+        self.messages += 1
+        return False
+
+    def rates(self) -> tuple[float, float]:
+        """Messages a second, and microseconds of the receiver's processor for each."""
+        seconds = time.perf_counter() - self._began
+        return self.messages / seconds, 1e6 * (
+            time.process_time() - self._processor
+        ) / self.messages
+
+
+def channels() -> Iterator[Row]:
+    """Acknowledged channels, where everything arrives, against plain datagrams, of which many are lost."""
+    ways: dict[str, tuple[Role, Role, int]] = {
+        "blocking sockets, one a datagram": (_receive_blocking, _send_blocking, 0),
+        "asyncio-dgram, one a datagram": (_receive_plain, _send_plain, 0),
+        "channel, datagrams of 1,400": (_receive_by_channel, _send_by_channel, 1_400),
+        "channel, datagrams of 32,768": (_receive_by_channel, _send_by_channel, 32_768),
+    }
+    found = {way: max(_race(*roles) for _ in range(ROUNDS)) for way, roles in ways.items()}
+    (blocking, _), (plain, _), *_ = found.values()
+    for way, (rate, cost) in found.items():
+        metrics: Values = {
+            "rate": (rate, "messages/s"),
+            "cpu": (cost, "us/message"),
+            "against asyncio-dgram": (rate / plain, "x"),
+            "against blocking sockets": (rate / blocking, "x"),
+        }
+        yield from rows_of({"way": way}, metrics)
+
+
+def _race(receive: Role, send: Role, datagram: int) -> tuple[float, float]:
+    with Players() as players:
+        receiver = players.start(receive, datagram)
+        players.start(send, receiver.answer(), datagram)
+        rates: tuple[float, float] = receiver.answer()
+        return rates
+
+
+def _receive_blocking(parent: Connection, _: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((HOST, 0))
+        parent.send(sock.getsockname())
+        count = _Count()
+        while not count.take(sock.recv(2048)):
+            pass
+        parent.send(count.rates())
+
+
+def _send_blocking(pipe: Connection, place: tuple[str, int], _: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        until = time.perf_counter() + RACE_SECONDS
+        while time.perf_counter() < until:
+            for _turn in range(SENDS_A_TURN):
+                sock.sendto(PAYLOAD, place)
+    _announce_end(place)
+
+
+def _announce_end(place: tuple[str, int]) -> None:
+    """Datagrams are lost while the receiver is busy: say it until it must have been heard."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _ in range(50):
+            sock.sendto(END, place)
+            time.sleep(0.01)
+
+
+async def _receive_plain(parent: Connection, _: int) -> None:
+    stream = await asyncio_dgram.bind((HOST, 0))
+    parent.send(stream.sockname)
+    count = _Count()
+    while not count.take((await stream.recv())[0]):
+        pass
+    parent.send(count.rates())
+    stream.close()
+
+
+async def _send_plain(pipe: Connection, place: tuple[str, int], _: int) -> None:
+    stream = await asyncio_dgram.connect(place)
+    until = time.perf_counter() + RACE_SECONDS
+    while time.perf_counter() < until:
+        for _turn in range(SENDS_A_TURN):
+            await stream.send(PAYLOAD)
+        await asyncio.sleep(0)
+    stream.close()
+    _announce_end(place)
+
+
+@asynccontextmanager
+async def _open_channels(datagram: int) -> AsyncIterator[tuple[Endpoint, Channels]]:
+    config = EndpointConfig(f"{HOST}:0", datagram_size=datagram)
+    endpoint = await Endpoint.open(config, Identity.create(), Metrics())
+    opened = Channels(endpoint, ChannelConfig())
+    yield endpoint, opened
+    await opened.close()
+    await endpoint.close()
+
+
+async def _receive_by_channel(parent: Connection, datagram: int) -> None:
+    count, end = _Count(), asyncio.Event()
+
+    def receive(sender: Contact, message: Buffer) -> None:
+        if count.take(message):
+            end.set()
+
+    async with _open_channels(datagram) as (endpoint, opened):
+        opened.on_message(receive)
+        parent.send(endpoint.contact)
+        await end.wait()
+        parent.send(count.rates())
+        await asyncio.sleep(0.1)  # for the last acknowledgement
+
+
+async def _send_by_channel(pipe: Connection, place: Contact, datagram: int) -> None:
+    async with _open_channels(datagram) as (_, opened):
+        channel = opened.to(place)
+        until = time.perf_counter() + RACE_SECONDS
+        while time.perf_counter() < until:
+            for _turn in range(SENDS_A_TURN):
+                await channel.send(PAYLOAD)
+        await channel.send(END)
+        await channel.drained()
+
+
 LAYERS: dict[str, Callable[[], Iterator[Row]]] = {
     "sealing": sealing,
+    "channels": channels,
     "virtual network": virtual_network,
     "filters": filters,
     "web services": web_services,
@@ -307,11 +464,22 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 WORKLOAD = Workload(
     "layers",
     "Speed of single layers",
-    "Sealing, the virtual network, filters and SOAP envelopes, on one core.",
+    "Sealing, channels beside plain datagrams, the virtual network, filters and SOAP envelopes.",
     (Option("layers", list(LAYERS), "which of them", choices=tuple(LAYERS)),),
     run,
     (
         RowTable("layers", "Single layers", {"layer": "layer"}),
+        RowTable(
+            "channels",
+            "Messages of 256 bytes from one process to another",
+            {"way": "way"},
+            {
+                "messages/s": "{rate:,.0f}",
+                "receiver's CPU us": "{cpu:.2f}",
+                "against asyncio-dgram": "{against asyncio-dgram:.2f} x",
+                "against blocking sockets": "{against blocking sockets:.2f} x",
+            },
+        ),
         RowTable(
             "envelopes",
             "SOAP envelopes",
@@ -323,5 +491,5 @@ WORKLOAD = Workload(
             },
         ),
     ),
-    quick_seconds=25,
+    quick_seconds=55,
 )

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.players import Player, Players, answers
-from bench.systems.nodes import TOPIC, NodeSetting, node_of
+from bench.systems.fanout import TOPIC, NodeSetting, node_of
 from bench.systems.work import Events
 from bench.workloads.workload import Row, RowTable
 

@@ -20,22 +20,22 @@ from pubsub.cli import main
 
 ROOT = Path(__file__).parents[2]
 ORIGIN = Provenance(
-    "2026-02-03 04:05:06 UTC", "abc1234", "a machine", "3.12.1", 0.1, "camcast bench channels"
+    "2026-02-03 04:05:06 UTC", "abc1234", "a machine", "3.12.1", 0.1, "camcast bench layers"
 )
 PAGE = """# Speed
 
-<!-- figures: channels.channels way="one|two" columns="way, messages/s" -->
+<!-- figures: layers.channels way="one|two" columns="way, messages/s" -->
 anything
 <!-- end of figures -->
 
-It does <!-- figure: channels.rate "{:,.0f}" way=two -->?<!-- end --> messages a second.
+It does <!-- figure: layers.rate "{:,.0f}" way=two -->?<!-- end --> messages a second.
 """
 
 
 def kept(*values: tuple[str, float], report: Mapping[str, Any] | None = None) -> Kept:
     rows = [Recorded(Row({"way": way}, "rate", rate), ORIGIN) for way, rate in values]
     figures = {each.name: Figures() for each in workloads()}
-    return Kept(figures | {"channels": Figures(tuple(rows))}, report or {})
+    return Kept(figures | {"layers": Figures(tuple(rows))}, report or {})
 
 
 def test_the_documentation_says_what_the_kept_rows_say() -> None:
@@ -77,28 +77,28 @@ def test_every_kept_row_is_shown_somewhere() -> None:
 def test_tables_and_numbers_are_written_from_rows() -> None:
     page = quoted(PAGE, kept(("one", 1000.0), ("two", 2345.6), ("three", 3.0)))
     assert page.splitlines()[2:] == [
-        '<!-- figures: channels.channels way="one|two" columns="way, messages/s" -->',
+        '<!-- figures: layers.channels way="one|two" columns="way, messages/s" -->',
         "",
         "| way | messages/s |",
         "| --- | ---: |",
         "| one | 1,000 |",
         "| two | 2,346 |",
         "",
-        "`camcast bench channels` (commit abc1234 of 2026-02-03); a machine, Python 3.12.1, load 0.1 before"
+        "`camcast bench layers` (commit abc1234 of 2026-02-03); a machine, Python 3.12.1, load 0.1 before"
         " the run.",
         "",
         "<!-- end of figures -->",
         "",
-        'It does <!-- figure: channels.rate "{:,.0f}" way=two -->2,346<!-- end --> messages a second.',
+        'It does <!-- figure: layers.rate "{:,.0f}" way=two -->2,346<!-- end --> messages a second.',
     ]
     assert quoted(page, kept(("one", 1000.0), ("two", 2345.6))) == page
 
 
 def test_what_was_not_measured_is_said_with_its_command() -> None:
     page = quoted(PAGE, kept())
-    assert "Not measured yet; `camcast bench channels` does." in page
+    assert "Not measured yet; `camcast bench layers` does." in page
     assert "It does" in page
-    assert "-->(not measured yet: `camcast bench channels`)<!-- end -->" in page
+    assert "-->(not measured yet: `camcast bench layers`)<!-- end -->" in page
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_marker_that_cannot_be_understood_is_an_error(marker: str, wrong: str)
 
 
 def test_a_number_that_several_rows_fit_is_an_error() -> None:
-    page = '<!-- figure: channels.rate "{:.0f}" -->1<!-- end -->'
+    page = '<!-- figure: layers.rate "{:.0f}" -->1<!-- end -->'
     with pytest.raises(QuoteError, match="fit 2 rows"):
         quoted(page, kept(("one", 1.0), ("two", 2.0)))
 
@@ -196,7 +196,7 @@ def test_results_are_taken_as_far_as_pages_ask_for_them(
     (root / "docs").mkdir(parents=True)
     page = root / "docs" / "speed.md"
     page.write_text(PAGE)
-    file = RowFile(out, "channels", ORIGIN)
+    file = RowFile(out, "layers", ORIGIN)
     for way in ("one", "two", "three"):
         file.add(Row({"way": way}, "rate", float(len(way)) * 1000, "messages/s"))
         file.add(Row({"way": way}, "unasked", 1.0))
@@ -206,14 +206,14 @@ def test_results_are_taken_as_far_as_pages_ask_for_them(
     assert main([*command, "--take", str(out)]) == 0
     assert main([*command, "--check"]) == 0
     assert "| two | 3,000 |" in page.read_text()
-    figures = json.loads((root / "docs/figures/channels.json").read_text())
+    figures = json.loads((root / "docs/figures/layers.json").read_text())
     assert [row["settings"]["way"] for row in figures["rows"]] == ["one", "two"]
     assert figures["origins"][0]["commit"] == "abc1234"
     assert main([*command, "--take", str(tmp_path / "nowhere")]) == 0
-    assert "channels: not run, its figures stay" in capsys.readouterr().out
+    assert "layers: not run, its figures stay" in capsys.readouterr().out
     page.write_text(page.read_text().replace("3,000", "3,001"))
     assert main([*command, "--check"]) == 1, "a figure changed by hand is found"
-    again = RowFile(tmp_path / "again", "channels", replace(ORIGIN, commit="def5678"))
+    again = RowFile(tmp_path / "again", "layers", replace(ORIGIN, commit="def5678"))
     again.add(Row({"way": "two"}, "rate", 4000.0, "messages/s"))
     assert main([*command, "--take", str(tmp_path / "again")]) == 0
     assert "| one | 3,000 |\n| two | 4,000 |" in page.read_text(), "what was not run again stays"
@@ -223,7 +223,7 @@ def test_results_are_taken_as_far_as_pages_ask_for_them(
 
 def test_what_was_measured_for_the_first_time_stands_in_its_place() -> None:
     def rows(*ways: str) -> tuple[Recorded, ...]:
-        return kept(*((way, 1.0) for way in ways)).figures["channels"].recorded
+        return kept(*((way, 1.0) for way in ways)).figures["layers"].recorded
 
     found = quote._replaced(rows("a", "b", "d", "z"), rows("b", "c", "d", "e"))
     assert [one.row.settings["way"] for one in found] == ["a", "b", "c", "d", "e", "z"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.walk import walk_of_an_event
 from overlay import loops
+from tests.walk import walk_of_an_event
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 

@@ -9,19 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.model.formulas import (
-    broadcast_memory,
-    gossip_reliability,
-    hierarchical_memory,
-    hierarchical_reliability,
-)
-from bench.model.parity import (
     Admissible,
     broadcast_constant,
     broadcast_largest_z,
+    broadcast_memory,
     broadcast_range,
+    gossip_reliability,
     hierarchical_constant,
     hierarchical_largest_z,
+    hierarchical_memory,
     hierarchical_range,
+    hierarchical_reliability,
     multicast_constant,
     multicast_largest_z,
     multicast_range,

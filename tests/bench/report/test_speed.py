@@ -23,13 +23,13 @@ def test_what_was_not_run_is_named_with_its_command(tmp_path: Path) -> None:
 
 
 def test_what_was_run_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
-    file = RowFile(tmp_path, "channels", ORIGIN)
+    file = RowFile(tmp_path, "layers", ORIGIN)
     for number, rate in enumerate((1000.0, 3000.0, 2000.0)):
         file.add(Row({"way": "by pigeon"}, "rate", rate, "messages/s", number))
     file = RowFile(tmp_path, "fanout", ORIGIN)
     file.add(Row({"system": "Zenoh"}, LEFT_OUT, 0.0, note="not installed"))
     first, last = speed_tables(tmp_path)
-    assert first.title.startswith("Channels: ")
+    assert first.title.startswith("Speed of single layers: ")
     assert first.heads == ("way", "messages/s")
     assert first.rows == (("by pigeon", "2,000"),)
     assert first.commands == (ORIGIN.command,)
@@ -37,7 +37,7 @@ def test_what_was_run_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
     assert str(ORIGIN).startswith("`the command` (commit abc1234 of 2026-02-03); a machine, ")
     assert ("Fan-out: Zenoh", "not installed") in last.rows
     assert dict(last.rows)["Fan-out"].startswith("camcast bench fanout; with --quick in about ")
-    assert not any(what == "Channels" for what, _ in last.rows)
+    assert not any(what == "Speed of single layers" for what, _ in last.rows)
 
 
 def test_a_listing_has_its_place_too(tmp_path: Path) -> None:

@@ -7,8 +7,13 @@ import dataclasses
 import pytest
 
 from bench.aggregates import Aggregates
-from bench.model.formulas import camcast_average_bound, camcast_best_bound, gossip_rounds
-from bench.model.parity import broadcast_range, hierarchical_constant
+from bench.model.formulas import (
+    broadcast_range,
+    camcast_average_bound,
+    camcast_best_bound,
+    gossip_rounds,
+    hierarchical_constant,
+)
 from bench.report.real_nodes import real_node_tables
 from bench.report.table import Table, per_cent
 from bench.report.tables import tables

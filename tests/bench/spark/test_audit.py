@@ -12,9 +12,9 @@ import pytest
 import bench.analysis.audit
 from bench.analysis.audit import Audit, audit
 from bench.analysis.command import as_text
-from bench.analysis.generate import TOPIC, generate
 from bench.analysis.trace_files import read_traces, trace_files
 from bench.traces import TraceFileError, histories, read_trace
+from tests.bench.spark.generate import TOPIC, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

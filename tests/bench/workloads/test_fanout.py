@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from bench.servers import NotInstalled
-from bench.systems import peers
+from bench.systems import fanout as roles
 from bench.systems.work import Events, Published, Received, Tally, Work, age
 from bench.workloads import fanout
 from bench.workloads.fanout import CAMCAST, PLAIN, Outcome, Way, delay, ratios, throughput
@@ -113,7 +113,7 @@ def test_an_absent_peer_is_named_and_the_others_are_measured(
     def absent(package: str, module: str) -> object:
         raise NotInstalled(f"{module} is not installed (PyPI's package: {package})")
 
-    monkeypatch.setattr(peers, "library", absent)
+    monkeypatch.setattr(roles, "library", absent)
     options = fanout.WORKLOAD.defaults(quick=False)
     options.peers, options.subscribers, options.events, options.rate = ["zenoh"], [1], 50, 100.0
     options.runs = 1

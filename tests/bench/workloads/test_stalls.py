@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.systems.nodes import NodeSetting
+from bench.systems.fanout import NodeSetting
 from bench.workloads import fanout
 from bench.workloads.loss import LossyFanout, lossy_fanout
 from bench.workloads.stalls import TROUBLES, Plan, Trouble, phases, summary, watch_one

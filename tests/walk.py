@@ -1,4 +1,4 @@
-"""Which files of this project an event passes: `python -m bench.walk`.
+"""Which files of this project an event passes: `python -m tests.walk`.
 
 Two nodes on this machine, one topic; a profiler notes the files that run between `publish` and the first
 system call that sends, and from there to the subscriber's iterator. How often the event loop turned before

@@ -1,6 +1,6 @@
 """Traces of any size, made by Spark, to see how an audit grows.
 
-    python -m bench.analysis.generate --rows 10000000 --nodes 100 --out /tmp/traces
+    python -m tests.bench.spark.generate --rows 10000000 --nodes 100 --out /tmp/traces
 
 One community, in which every node has joined and publishes in turn: a row for each copy that is sent and
 received, every tenth one a duplicate. One reception in a thousand is left out: somebody missed something.
