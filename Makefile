@@ -50,7 +50,8 @@ figures: $(READY)  ## remake every figure of README and docs: about 70 minutes, 
 	-$(FAN) --stop-one --stop-rate 5000 --runs 5
 	for name in durable distributors topics broadcasts collections mqtt stores layers simulator harness sources; do \
 		$(BIN)/camcast bench $$name --out $(MEASURED); done
-	$(BIN)/camcast bench emulator --nodes 118 --out $(MEASURED)
+	$(BIN)/camcast bench emulator --nodes 118 300 --out $(MEASURED)
+	$(BIN)/camcast bench emulator --nodes 118 --modes unstructured semi-structured structured hyparview --stages heal --out $(MEASURED)
 	$(BIN)/camcast bench quote --take $(MEASURED)
 
 # The fan-out's main figures, medians of five: about a quarter of an hour.

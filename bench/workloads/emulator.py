@@ -4,10 +4,12 @@ The hierarchy of the paper's implementation, 118 nodes, or the same three levels
 through these stages, or those that are asked for:
 
 - join: all nodes join; then, if asked for, events are published and traced;
-- rest: two minutes later, what a node sends in a second when nothing happens;
+- rest: five minutes later, for two minutes, what a node sends in a second when nothing happens;
 - crash: 30 % of each community crash in the same instant;
 - joins: as many new nodes as crashed join in the same instant;
-- light: what a light member sends at rest, one that uses the DHT without being part of it.
+- light: what a light member sends at rest, one that uses the DHT without being part of it;
+- heal, only if asked for: how long after a partition events reach everyone again (see
+  `bench.populations.healing`).
 
 After crash and joins, the busiest second is shown, and how long it took until the traffic was back at rest.
 With `--kinds` every datagram is looked into and counted by what it carries. Processor time is this
@@ -20,6 +22,7 @@ import argparse
 import asyncio
 import random
 import resource
+import statistics
 import sys
 import tempfile
 import time
@@ -33,6 +36,7 @@ from typing import Any
 from bench.experiment import Experiment
 from bench.players import allow_files
 from bench.populations.emulated import DatagramCount, Population
+from bench.populations.healing import seconds_until_healed
 from bench.suites.settings import COMPARED, IMPLEMENTED, MODES
 from bench.traces import histories, trace_rows
 from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
@@ -41,6 +45,9 @@ from overlay.membership.modes import MODES as MODES_OF_NODES
 from overlay.virtual import Latency, Network
 
 STAGES = ("join", "rest", "crash", "joins", "light")
+"""Of one network, one after another."""
+HEAL = "heal"
+"""Another stage, of networks of its own."""
 SETTLE_SECONDS = 300.0
 """Virtual time from the last join to the first second that counts as rest: by then leases are renewed, which
 all begin together, and which are a part of the traffic at rest."""
@@ -54,6 +61,10 @@ WINDOW_SECONDS = 10
 NEAR_REST = 1.5
 """Traffic of up to this many times that at rest is taken for rest."""
 LIGHT_MEMBERS = 10
+CUT_SECONDS = (60.0, 600.0)
+"""How long partitions last."""
+HEALED_NETWORKS = 3
+"""Of each length."""
 TELL_SECONDS = 5.0
 """Virtual time between two lines that tell how many have joined."""
 SPREAD_SECONDS = 0.5
@@ -88,7 +99,26 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     allow_files()  # every node writes a trace of its own
     for nodes in options.nodes:
         for mode in options.modes:
-            yield from _Measurement(mode, nodes, options).rows()
+            if set(STAGES) & set(options.stages):
+                yield from _Measurement(mode, nodes, options).rows()
+            if HEAL in options.stages:
+                yield from _healing(mode, nodes, options.seed)
+
+
+def _healing(mode: str, nodes: int, seed: int) -> Iterator[Row]:
+    """Partitions, each of a network of its own; a value is left out where one did not heal."""
+    for cut in CUT_SECONDS:
+        settings: dict[str, Any] = {"mode": mode, "nodes": nodes, "cut": cut}
+        found = [
+            seconds_until_healed(mode, sizes_for(nodes), cut, one)
+            for one in range(seed, seed + HEALED_NETWORKS)
+        ]
+        healed = [seconds for seconds in found if seconds is not None]
+        values: Values = {"healed": (len(healed), "networks")}
+        if len(healed) == len(found):
+            values["heal"] = (statistics.median(healed), "s")
+            values["slowest"] = (max(healed), "s")
+        yield from rows_of(settings, values)
 
 
 def sizes_for(nodes: int) -> tuple[int, ...]:
@@ -327,11 +357,11 @@ WORKLOAD = Workload(
     "emulator",
     "Emulated nodes",
     "What real nodes cost on the virtual network, in each mode: datagrams to join, at rest, after a crash"
-    " of 30 % and after mass joins, and processor time.",
+    " of 30 % and after mass joins, and processor time; and how soon events reach everyone after partitions.",
     (
         Option("nodes", [118, 1000], "how many, on three levels", quick=[118]),
         Option("modes", list(MODES), "which modes", choices=tuple(COMPARED)),
-        Option("stages", list(STAGES), "which parts of the run", choices=STAGES),
+        Option("stages", list(STAGES), "which parts of the run", choices=(*STAGES, HEAL)),
         Option("events", 0, "events that are published after the joins, and traced"),
         Option("kinds", False, "count datagrams by what they carry"),
         Option("seed", 1, "the network's"),
@@ -351,6 +381,18 @@ WORKLOAD = Workload(
             },
             "A dash under `s until rest` beside a busiest second: the traffic was not at rest two minutes"
             " later.",
+        ),
+        RowTable(
+            "healing",
+            "After a partition: from its end on, the seconds after which every event reaches everyone",
+            {"mode": "mode", "nodes": "nodes", "cut": "partition, s"},
+            {
+                "median, s": "{heal:.0f}",
+                "slowest, s": "{slowest:.0f}",
+                "networks healed": "{healed:.0f}",
+            },
+            "Half of each community is cut off from the other half; one event a second. A dash: some networks"
+            " had not healed half a minute later.",
         ),
         RowTable(
             "whole",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bench.experiment import Experiment
+from bench.populations import healing
 from bench.populations.emulated import DatagramCount, Population, name_of
 from bench.workloads import emulator
 from bench.workloads.emulator import WORKLOAD, sizes_for, time_until_rest
@@ -79,6 +80,22 @@ def test_a_small_network_goes_through_every_stage(monkeypatch: pytest.MonkeyPatc
         r.value for r in rows if r.metric == "datagrams of a kind" and r.settings["phase"] == "rest"
     )
     assert abs(kinds - total["rest"]) < 0.01
+
+
+def test_it_is_seen_when_events_reach_everyone_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator, "CUT_SECONDS", (20.0,))
+    monkeypatch.setattr(emulator, "HEALED_NETWORKS", 1)
+    monkeypatch.setattr(healing, "EVENTS", 12)
+    monkeypatch.setattr(healing, "SETTLE_SECONDS", 10.0)
+    options = WORKLOAD.defaults(quick=True)
+    options.nodes, options.modes, options.stages = [12], ["structured"], ["heal"]
+    found = {row.metric: row.value for row in WORKLOAD.run(options)}
+    assert found["healed"] == 1
+    assert found["heal"] == found["slowest"] <= 10
+    with monkeypatch.context() as never:
+        never.setattr(Network, "heal", lambda network: None)
+        found = {row.metric: row.value for row in WORKLOAD.run(options)}
+    assert found == {"healed": 0}
 
 
 def test_three_communities_make_up_the_nodes() -> None:
