@@ -116,7 +116,7 @@ def _claims(content: Content) -> str:
     )
     heads = ("verdict", "claim", "the paper", "here: interval against the paper's", "networks")
     head = "".join(
-        f'<th><button type="button" data-column="{index}">{name}</button></th>'
+        f'<th data-head="{name}"><button type="button" data-column="{index}">{name}</button></th>'
         for index, name in enumerate(heads)
     )
     bodies = "".join(_claim(one, content.seeds) for one in content.claims)
