@@ -56,7 +56,7 @@ async def open_runtime(config: NodeConfig, metrics: Metrics) -> Runtime:
                 socket=layers.socket,
             ),
             layers.channel,
-            replace(layers.failure, light=layers.failure.light or not layers.dht.serve),
+            replace(layers.failure, light=layers.is_light),
         ),
         config.identity,
         metrics,
@@ -160,7 +160,9 @@ class Attachment:
         self.gate = gate
         """What asks others for their rights; None in a network without an authority."""
         self._mode = config.mode
-        self._membership = config.layers.membership
+        self.is_light = config.layers.is_light
+        membership = config.layers.membership
+        self._membership = membership.for_light_member() if self.is_light else membership
         self.runtime = runtime
         """What further protocols of the node run on."""
         self.directory = directory

@@ -107,6 +107,11 @@ class Layers:
     """The membership services. Their `c` and `margin` are not taken from here: they are those of the
     community's `Parameters`."""
 
+    @property
+    def is_light(self) -> bool:
+        """Whether the node is a light member, which says, and is asked, as little as possible."""
+        return self.failure.light or not self.dht.serve
+
 
 PRESETS: Mapping[Preset, Layers] = {
     "local": Layers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from overlay.errors import UsageError
 
@@ -12,6 +12,9 @@ MOST_LEASE_SECONDS = 86_400.0
 
 MOST_NEIGHBOURS = 64
 """The most members of an active view, whatever a peer makes the community's size look like."""
+
+LIGHT_REDRAWS = 2
+"""How many times as long a light member waits before it draws its tables anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,10 @@ class ScampConfig:
 
     answer_seconds: float = 2.0
     """How long a subscriber waits for a contact's welcome before it tries again."""
+
+    light: bool = False
+    """A light member sends heartbeats, and is sent them, eight times as seldom; its crash is noticed later. A
+    node that is a light member of the DHT is one here as well."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.c <= 16:
@@ -87,7 +94,8 @@ class StructuredConfig:
     """The least time between two drawings of a whole table."""
 
     longest_redraw_seconds: float = 300.0
-    """The most time between two drawings, in a community that does not change."""
+    """The most time between two drawings, in a community that does not change. A light member of the DHT
+    waits twice as long."""
 
     change: float = 0.2
     """A table is drawn again when this part of the community has changed, by joining, leaving or crashing, as
@@ -212,3 +220,12 @@ class MembershipConfig:
     SCAMP takes a census. False: the rule as published, nothing but SCAMP's subscriptions, leases and
     heartbeats, or tables drawn from the overlay and drawn again at an interval, or HyParView without visits
     to the directory. Each member decides for itself, so all of a network should have the same."""
+
+    def for_light_member(self) -> MembershipConfig:
+        """The same for a light member of the DHT, which says and asks less."""
+        seconds = LIGHT_REDRAWS * self.structured.longest_redraw_seconds
+        return replace(
+            self,
+            scamp=replace(self.scamp, light=True),
+            structured=replace(self.structured, longest_redraw_seconds=seconds),
+        )

@@ -77,6 +77,8 @@ class Services:
     draws_tables: bool
     """Whether `find_contacts` gives uniform samples, which then make the super-topic tables."""
     metrics: Metrics
+    is_light: bool = False
+    """Whether this process is a light member, which leaves most of the upkeep to others."""
     observer: Observer | None = None
     watch: Callable[[Contact], None] = lambda contact: None
     """Have a member of the topic table watched by the failure detector."""
@@ -168,6 +170,7 @@ class Community:
             self.super_tables,
             self._start_search,
             draws=services.draws_tables,
+            is_light=services.is_light,
         )
         self.search = SuperSearch(
             self,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness
+from overlay.failure.detector import SELDOM
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import NewProcesses, NewProcessesAnswer, ShareSuper
 from pubsub.topic import Topic
@@ -206,10 +207,13 @@ class Links:
         search: Callable[[], None],
         *,
         draws: bool,
+        is_light: bool,
     ) -> None:
         """`search` starts to look for super-processes, unless it is looking already.
 
         `draws`: every member draws its tables from the directory, and nobody passes his own on.
+
+        `is_light`: this process looks at its tables more seldom.
 
         Over `datagrams` tables are passed on: several members get each, again and again, so that none of
         these messages needs an acknowledgement."""
@@ -220,6 +224,7 @@ class Links:
         self.tables = tables
         self._search = search
         self._draws = draws
+        self._seldom = SELDOM if is_light else 1
         self._stopped = False
 
     def start(self) -> None:
@@ -349,11 +354,11 @@ class Links:
         delay = interval * self._context.random.uniform(0.9, 1.1)
         self._timer = self._context.call_later(delay, self._keep_updated)
         p_sel = self._community.parameters.p_sel(self._community.size)
-        if self._context.random.random() >= p_sel:
-            return
-        for table in self.tables.linked():
-            self._check(table.topic.name)
-        if self.tables.missing():
+        draw = self._context.random.random()
+        if draw * self._seldom < p_sel:
+            for table in self.tables.linked():
+                self._check(table.topic.name)
+        if draw < p_sel and self.tables.missing():
             self._search()
 
     def _check(self, topic: str) -> None:

@@ -56,7 +56,7 @@ def lies(mode: str, draw: random.Random, turn: int) -> list[object]:
     return [
         scamp.Forward(TOPIC, subscription(), 10**6),
         scamp.SubscriptionWalk(TOPIC, subscription(), 10**6, 10**6, 1, False),
-        scamp.Echo(TOPIC, subscription(), census),
+        scamp.Echo(TOPIC, subscription(), census, False),
         scamp.Heartbeat(TOPIC, 1, 3600.0, True, census),
         scamp.Spare(TOPIC),
         scamp.Release(TOPIC),

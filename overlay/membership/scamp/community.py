@@ -12,6 +12,7 @@ from collections import OrderedDict
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness
+from overlay.failure.detector import SELDOM
 from overlay.membership.config import MOST_LEASE_SECONDS, ScampConfig
 from overlay.membership.interface import MembershipListener
 from overlay.membership.lost import Lost
@@ -36,10 +37,14 @@ IN_VAIN_SECONDS = 3.0
 class HeldArcs:
     """One member of a partial view."""
 
-    __slots__ = ("_in_vain_until", "contact", "expires", "term")
+    __slots__ = ("_in_vain_until", "ask_at", "contact", "expires", "is_light", "term")
 
     def __init__(self, subscription: ScampSubscription, now: float) -> None:
         self.contact = subscription.subscriber
+        self.is_light = False
+        """It said that it wants to be asked seldom."""
+        self.ask_at = now
+        """It is not asked before; its turn passes."""
         self._in_vain_until = now
         self.renew(subscription, now)
 
@@ -244,9 +249,10 @@ class ScampState:
             self.dropped.add("view_full")
             return
         else:
-            self.view.add(HeldArcs(subscription, now))
+            held = HeldArcs(subscription, now)
+            self.view.add(held)
             self.listener.member_added(contact)
-        period = self.heartbeat_period
+        period = self.heartbeat_period(held)
         self.context.send(contact, Heartbeat(self.topic, subscription.term, period, False, b""))
 
     def let_go(self, peer: PeerId) -> bool:
@@ -264,10 +270,10 @@ class ScampState:
             self.census.lost_member(len(self.view))
         return was_held
 
-    @property
-    def heartbeat_period(self) -> float:
+    def heartbeat_period(self, held: HeldArcs) -> float:
         """Seconds between two heartbeats to the same member."""
-        return self.config.heartbeat_seconds * max(len(self.view), 1)
+        seldom = SELDOM if held.is_light or self.config.light else 1
+        return self.config.heartbeat_seconds * max(len(self.view), 1) * seldom
 
     def random_member(self, other_than: PeerId) -> Contact | None:
         """Some member of the view; None when the view holds nobody else."""

@@ -86,6 +86,8 @@ class Echo:
     topic: str
     hint: ScampSubscription | None
     census: bytes
+    light: bool
+    """I am a light member: ask me seldom."""
 
 
 @message(0x37)

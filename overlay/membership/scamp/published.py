@@ -43,6 +43,7 @@ from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
+from overlay.failure.detector import SELDOM
 from overlay.membership.interface import TopicDirectory
 from overlay.membership.scamp.community import ScampState
 from overlay.membership.scamp.messages import (
@@ -355,6 +356,7 @@ class Heartbeats:
     def beat(self) -> None:
         """Ask the next member in turn, and again those who owe an answer; every `heartbeat_seconds`."""
         community = self._community
+        now = community.context.now()
         for peer, times in list(self._unanswered.items()):
             if times >= community.config.patience:
                 self.suspect(peer)
@@ -363,9 +365,12 @@ class Heartbeats:
             else:
                 del self._unanswered[peer]
         if len(community.view):
-            peer = community.view.next_in_turn().contact.id
-            if peer not in self._unanswered:
-                self._ask(peer, 1)
+            held = community.view.next_in_turn()
+            if held.contact.id not in self._unanswered and now >= held.ask_at:
+                if held.is_light or community.config.light:
+                    # Turns vary by a tenth: one that comes a little early is not to pass.
+                    held.ask_at = now + 0.9 * community.heartbeat_period(held)
+                self._ask(held.contact.id, 1)
 
     def _ask(self, peer: PeerId, times: int) -> None:
         community = self._community
@@ -373,7 +378,7 @@ class Heartbeats:
         assert held is not None
         self._unanswered[peer] = times
         census = community.packed_census()
-        period = community.heartbeat_period
+        period = community.heartbeat_period(held)
         community.context.send(
             held.contact, Heartbeat(community.topic, held.term, period, True, census)
         )
@@ -395,6 +400,8 @@ class Heartbeats:
         now, config = community.context.now(), community.config
         period = message.period if 0 <= message.period < MOST_PERIOD_SECONDS else 0.0
         slack = config.patience * config.heartbeat_seconds
+        if config.light:
+            period *= SELDOM  # the holder may not know yet that this is a light member
         if not community.holders.heard(sender, message.term, now + LATE * period + slack):
             community.dropped.add("in_view_full")
             return
@@ -408,6 +415,7 @@ class Heartbeats:
                     community.topic,
                     held.subscription(now) if held is not None else None,
                     community.packed_census(),
+                    config.light,
                 ),
             )
 
@@ -415,6 +423,9 @@ class Heartbeats:
         """A held member lives."""
         community = self._community
         self._unanswered.pop(sender.id, None)
+        held = community.view.get(sender.id)
+        if held is not None:
+            held.is_light = message.light
         community.take_census(message.census)
         hint = message.hint
         if (

@@ -154,7 +154,7 @@ def test_a_lease_ends_and_the_released_member_hears_of_it() -> None:
     lone.hears(numbered_contact(1), Forward(TOPIC, subscription(5, lease=30.0), 0))
     lone.hears(numbered_contact(5), Heartbeat(TOPIC, 0, 60.0, False, b""))
     for _ in range(29):
-        lone.hears(numbered_contact(5), Echo(TOPIC, None, b""))
+        lone.hears(numbered_contact(5), Echo(TOPIC, None, b"", False))
         lone.stage.run_for(1)
     assert numbered_contact(5) in lone.member.table
     lone.stage.run_for(5)
@@ -225,9 +225,9 @@ def test_a_silent_member_is_let_go_after_its_patience_and_a_hint_fills_its_place
     lone.stage.run_for(3.3 * (ScampConfig().patience + 2))
     assert not lone.member.table
     assert lone.sent_of(Heartbeat) == [numbered_contact(1)] * ScampConfig().patience
-    lone.hears(numbered_contact(101), Echo(TOPIC, subscription(0), b""))
-    lone.hears(numbered_contact(101), Echo(TOPIC, subscription(50), b""))
-    lone.hears(numbered_contact(101), Echo(TOPIC, subscription(51), b""))
+    lone.hears(numbered_contact(101), Echo(TOPIC, subscription(0), b"", False))
+    lone.hears(numbered_contact(101), Echo(TOPIC, subscription(50), b"", False))
+    lone.hears(numbered_contact(101), Echo(TOPIC, subscription(51), b"", False))
     assert set(lone.member.table) == {numbered_contact(50)}
 
 
@@ -296,7 +296,7 @@ MESSAGES = st.one_of(
     st.builds(Forward, st.just(TOPIC), SUBSCRIPTIONS, st.integers(-5, 10**12)),
     st.builds(Welcome, st.just(TOPIC), SUBSCRIPTIONS, st.floats(), st.integers(-5, 10**9), BYTES),
     st.builds(Heartbeat, st.just(TOPIC), st.integers(), st.floats(), st.booleans(), BYTES),
-    st.builds(Echo, st.just(TOPIC), st.none() | SUBSCRIPTIONS, BYTES),
+    st.builds(Echo, st.just(TOPIC), st.none() | SUBSCRIPTIONS, BYTES, st.booleans()),
     st.builds(Release, st.just(TOPIC)),
     st.builds(Spare, st.just(TOPIC)),
     st.builds(ScampUnsubscribe, st.just(TOPIC), st.none() | SUBSCRIPTIONS),

@@ -9,7 +9,7 @@ import pytest
 
 from overlay.contact import Contact
 from overlay.membership.config import ScampConfig
-from overlay.membership.scamp.messages import ScampSubscribe
+from overlay.membership.scamp.messages import Echo, Heartbeat, ScampSubscribe
 from overlay.virtual.stage import StageConfig
 from tests.overlay.membership.community import (
     ScampCommunity,
@@ -272,6 +272,33 @@ def test_idle_members_send_less_than_one_message_a_second() -> None:
     before = community.stage.sent
     community.stage.run_for(200)
     assert (community.stage.sent - before) / 200 / 100 < 1.0
+
+
+def test_light_members_say_and_are_asked_little_and_are_held_as_others_are() -> None:
+    community = ScampCommunity(35)
+    community.grow(60, interval=0.1)
+    usual, community.config = community.config, ScampConfig(light=True)
+    light = [community.join() for _ in range(4)]
+    community.config = usual
+    community.stage.run_for(300)
+    beats = (Heartbeat, Echo)
+    sent: list[bool] = []
+    community.stage.observe(
+        lambda time, sender, to, message: sent.append(
+            sender in light and isinstance(message, beats)
+        )
+    )
+    for _ in range(20):
+        community.stage.run_for(10)
+        for contact in light:
+            member = community.members[contact]
+            assert len(member.holders) > 0.6 * usual.holders(64)
+            assert len(member.table) > 0.6 * usual.holders(64)
+            assert 45 < member.size < 90
+    assert sum(sent) / 200 / len(light) < 0.2  # others: 0.67
+    community.crash(light[0])
+    community.stage.run_for(300)
+    assert not dead_arcs(community)
 
 
 def test_after_everybody_left_nothing_runs() -> None:

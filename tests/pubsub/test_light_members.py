@@ -1,0 +1,36 @@
+"""A light member sends a fraction of what others do, and is given events as they are."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from overlay.dht import DhtConfig
+from overlay.virtual import nth_host
+from tests.pubsub.playground import Playground, play, received
+
+
+@pytest.mark.parametrize("mode", ["semi-structured", "structured"])
+def test_a_light_member_is_quiet_and_gets_events(mode: str) -> None:
+    async def main(p: Playground) -> None:
+        await p.node()
+        await p.subscribers("/a", 5)
+        await p.subscribers("/a/b", 5)
+        light = await p.node(dht=DhtConfig(serve=False))
+        events = await p.stack.enter_async_context(light.subscribe("/a/b"))
+        await asyncio.sleep(90)
+        before = sent_by_each(p)
+        await asyncio.sleep(120)
+        sent = [now - then for now, then in zip(sent_by_each(p), before, strict=True)]
+        usual = sum(sent[1:-1]) / len(sent[1:-1])
+        assert sent[-1] < usual / 4
+        await p.nodes[-2].publish("/a/b", 1)
+        assert (await received(events, 1))[0].data == 1
+
+    play(1, main, mode)
+
+
+def sent_by_each(p: Playground) -> list[int]:
+    hosts = p.network.stats.hosts
+    return [hosts[nth_host(number)].sent for number in range(len(p.nodes))]
