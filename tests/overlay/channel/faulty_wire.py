@@ -192,10 +192,12 @@ class Wire:
         due = max(core.next_timer(), self.now)
         if due < self._wakes.get(id(core), float("inf")):
             self._wakes[id(core)] = due
-            self.at(due, lambda: self._fire(node, core))
+            self.at(due, lambda: self._fire(node, core, due))
 
-    def _fire(self, node: Node, core: ChannelCore) -> None:
-        self._wakes.pop(id(core), None)
+    def _fire(self, node: Node, core: ChannelCore, due: float) -> None:
+        if self._wakes.get(id(core)) != due:
+            return  # another time was set meanwhile: woken for each of them, it would set ever more
+        del self._wakes[id(core)]
         if node.table.cores.get(core.contact.id) is core:
             if core.next_timer() <= self.now:
                 core.handle_timer(self.now)
