@@ -155,6 +155,11 @@ class Gate:
         known = self._known.get(peer)
         return known is not None and known[0].may(action, topic)
 
+    def has_lost(self, peer: PeerId, action: Action, topic: str) -> bool:
+        """Whether a peer has shown a right to this, which has ended or was taken back."""
+        known = self._known.get(peer)
+        return known is not None and known[0].has_lost(action, topic)
+
     def has_rights(self, peer: PeerId) -> bool:
         """Whether a peer has shown any right."""
         known = self._known.get(peer)

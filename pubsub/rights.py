@@ -135,6 +135,16 @@ class Grant:
             and covers(self.pattern, other.pattern)
         )
 
+    def permits(self, action: Action, topic: str) -> bool:
+        """Whether the holder may do this on this topic, as long as the grant counts.
+
+        To publish is on the topic itself, all else on the topic and all below it."""
+        if action not in self.actions:
+            return False
+        if action is Action.PUBLISH:
+            return takes(self.pattern, topic)
+        return covers(self.pattern, topic)
+
     def packed(self) -> bytes:
         pattern = self.pattern.encode()
         return (
@@ -233,10 +243,18 @@ class _Revoked(NamedTuple):
     """Who was given the right that it is a part of by an authority."""
     heard_at: float
     """When this node heard of it."""
+    beginnings: tuple[bytes, ...]
+    """The names of the right and of all that it is a part of."""
+    by_authority: bool
 
     @property
     def signer(self) -> bytes:
         return self.revocation[:PUBLIC_KEY_BYTES]
+
+    def includes(self, other: _Revoked) -> bool:
+        """Whether the other one is of no use beside this one, which is kept for at least as long."""
+        is_part = self.beginnings[-1] in other.beginnings
+        return is_part and (self.by_authority or not other.by_authority)
 
 
 class Authority:
@@ -298,26 +316,20 @@ class Authority:
         return tuple(names)
 
     def allows(self, packed: bytes, holder: PeerId, action: Action, topic: str) -> bool:
-        """Whether `packed` is a right of `holder` to do this on this topic, now; False for any nonsense.
-
-        To publish is on the topic itself, all else on the topic and all below it."""
+        """Whether `packed` is a right of `holder` to do this on this topic, now; False for any nonsense."""
         try:
             right = self.check(packed)
         except RightError:
             return False
-        last = right.last
-        if right.holder != holder or action not in last.actions:
-            return False
-        return (
-            takes(last.pattern, topic) if action is Action.PUBLISH else covers(last.pattern, topic)
-        )
+        return right.holder == holder and right.last.permits(action, topic)
 
     # What was taken back.
 
     def take_back(self, revocation: bytes) -> bool:
         """Take note of a revocation, if there is room for it; False when it is not valid.
 
-        One that is known is taken once more without any effect."""
+        One that is known, or that takes back a part of what is taken back already, is taken without any
+        effect: whoever has lost a right cannot push that out by revocations of parts of it."""
         name = _name(revocation[_REVOCATION_HEAD:])
         known = self._revoked.get(name)
         if known is not None and known.revocation == revocation:
@@ -325,19 +337,21 @@ class Authority:
                 True  # without a check of signatures, which anybody could ask for again and again
             )
         try:
-            right = self._check_revocation(revocation)
+            new = self._checked_revocation(revocation)
         except RightError:
             return False
-        if known is not None:
-            return True
-        until = right.last.until
-        if self._now() > until + CLOCK_SLACK:
+        if self._now() > new.until + CLOCK_SLACK:
             return True  # it has ended without
-        self._digest = None
-        if not self._make_room(revocation[:PUBLIC_KEY_BYTES]):
+        found = (self._revoked.get(beginning) for beginning in new.beginnings)
+        if any(one is not None and one.includes(new) for one in found):
             return True
-        branch = right.grants[0].holder
-        self._revoked[name] = _Revoked(revocation, until, branch, self._now())
+        self._digest = None
+        parts = [one for one, old in self._revoked.items() if new.includes(old)]
+        for part in parts:
+            del self._revoked[part]
+        if not parts and not self._make_room(new):
+            return True
+        self._revoked[name] = new
         for changed in self.revocations_changed:
             changed()
         return True
@@ -347,25 +361,26 @@ class Authority:
         known = self._revoked.get(_name(revocation[_REVOCATION_HEAD:]))
         return known is not None and self._now() < known.heard_at + NEWS_SECONDS
 
-    def _check_revocation(self, revocation: bytes) -> Right:
+    def _checked_revocation(self, revocation: bytes) -> _Revoked:
         signer = revocation[:PUBLIC_KEY_BYTES]
         packed = revocation[_REVOCATION_HEAD:]
-        right, _ = self._with_good_signatures(packed)
-        granters = [grant.holder for grant in right.grants[:-1]]
-        if signer not in self.keys and signer not in granters:
+        right, names = self._with_good_signatures(packed)
+        by_authority = signer in self.keys
+        if not by_authority and signer not in [grant.holder for grant in right.grants[:-1]]:
             raise RightError("who takes the right back has not granted it")
         signature = revocation[PUBLIC_KEY_BYTES:_REVOCATION_HEAD]
         if not verify(signer, _TAKEN_BACK + packed, signature):
             raise RightError("the signature of the revocation is not that of who takes it back")
-        return right
+        branch = right.grants[0].holder
+        return _Revoked(revocation, right.last.until, branch, self._now(), names, by_authority)
 
-    def _make_room(self, signer: bytes) -> bool:
+    def _make_room(self, new: _Revoked) -> bool:
         now = self._now()
         for name in [n for n, one in self._revoked.items() if now > one.until + CLOCK_SLACK]:
             del self._revoked[name]
-        of_holders = {n: one for n, one in self._revoked.items() if one.signer not in self.keys}
-        if signer not in self.keys:
-            of_signer = sum(one.signer == signer for one in of_holders.values())
+        of_holders = {n: one for n, one in self._revoked.items() if not one.by_authority}
+        if not new.by_authority:
+            of_signer = sum(one.signer == new.signer for one in of_holders.values())
             if of_signer >= MOST_OF_HOLDER:
                 return False
         if len(self._revoked) < MOST_REVOCATIONS:
@@ -417,6 +432,11 @@ class Holder:
         if topic == REVOCATIONS:
             return action in (Action.PUBLISH, Action.SUBSCRIBE)
         return any(self._authority.allows(one, self.holder, action, topic) for one in self.rights)
+
+    def has_lost(self, action: Action, topic: str) -> bool:
+        """Whether the node had a right to this, which has ended or was taken back."""
+        had = any(Right.unpack(one).last.permits(action, topic) for one in self.rights)
+        return had and not self.may(action, topic)
 
     def may_publish_or_subscribe(self, topic: str) -> bool:
         """Whether the node may be in the topic's community."""

@@ -52,10 +52,12 @@ class NodeCollections:
 
     def start(self) -> None:
         """Begin when the node does: those who knew it before it restarted may talk to it at once."""
-        attachment = self.node.attachment
-        self.strong_topics = StrongTopics(attachment.runtime, attachment.directory)
-        if attachment.gate is not None:
-            attachment.gate.require(dict.fromkeys(MESSAGES, _may_take_part))
+        attachment, gate = self.node.attachment, self.node.attachment.gate
+        topics = self.strong_topics = StrongTopics(attachment.runtime, attachment.directory)
+        if gate is not None:
+            gate.require(dict.fromkeys(MESSAGES, _may_take_part))
+            topics.has_lost_right = lambda peer, topic: gate.has_lost(peer, Action.SUBSCRIBE, topic)
+            gate.authority.revocations_changed.append(topics.expel_those_without_right)
 
     def make(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
         """A collection of the class, to be entered; `CollectionError` when it cannot be."""

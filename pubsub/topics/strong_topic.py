@@ -129,9 +129,11 @@ class StrongTopic:
         filter: str,
         order: Order,
         counts: dict[str, int],
+        has_lost_right: Callable[[PeerId], bool],
         on_left: Callable[[StrongTopic], None],
     ) -> None:
-        """`counts`: see `TopicBroadcast`. `on_left` is called when this participant has left."""
+        """`counts`: see `TopicBroadcast`. `has_lost_right`: see `StrongTopics`. `on_left` is called when this
+        participant has left."""
         self.topic = topic
         self.joined_event = asyncio.Event()
         self.is_closed = False
@@ -142,6 +144,7 @@ class StrongTopic:
         self._handlers = handlers
         self._config = config.broadcast
         self._log = log
+        self._has_lost_right = has_lost_right
         self._on_left = on_left
         self._news = News()
         self._tasks = Tasks(f"strong topic {topic}", runtime.metrics)
@@ -397,6 +400,14 @@ class StrongTopic:
             self._take_aside(delivery, anyway=semantics == "stubborn")
         return number
 
+    def expel_those_without_right(self) -> None:
+        """Take participants that have lost their right for such that have left: what they say is not heard
+        any more, so that others would keep, and send them, everything."""
+        if not self.is_closed:
+            for peer in list(self.core.membership.participants):
+                if self._has_lost_right(peer):
+                    self.core.membership.expel(peer)
+
     def _others(self) -> list[Contact]:
         participants = self.core.membership.participants
         return [entry.contact for peer, entry in participants.items() if peer != self.me]
@@ -521,6 +532,9 @@ class StrongTopic:
         self.unanswered.clear()
         self.room()
         self._call("participant", self._handlers.participant, _participant(now))
+        if not now.left and self._has_lost_right(now.id):
+            # It has announced itself anew to others, who do not know yet.
+            asyncio.get_running_loop().call_soon(self.expel_those_without_right)
 
     def room(self) -> None:
         """Wake all callers that wait for room, for a message to be settled or a filter to be heard, or to

@@ -59,6 +59,8 @@ class StrongTopics:
         self._runtime = runtime
         self._directory = directory
         self._topics: dict[str, StrongTopic] = {}
+        self.has_lost_right: Callable[[PeerId, str], bool] = lambda peer, topic: False
+        """Whether a peer may take part in a topic no more: it is then taken for one that has left."""
         self._tasks = Tasks("strong topics", runtime.metrics)
         self._futures = Futures("the node is closed")
         self._closed = False
@@ -129,6 +131,7 @@ class StrongTopics:
                 filter=filter,
                 order=order,
                 counts=self._counts,
+                has_lost_right=lambda peer: self.has_lost_right(peer, topic),
                 on_left=self._forget,
             )
             await self._subscribe(strong, known)
@@ -143,6 +146,11 @@ class StrongTopics:
             search = self._look_for_strangers(strong)
             self._tasks.start("search for strangers", search, vital=False)
         return strong
+
+    def expel_those_without_right(self) -> None:
+        """Rights were taken back, or may have ended: those who lost theirs are sent nothing more."""
+        for strong in list(self._topics.values()):
+            strong.expel_those_without_right()
 
     def get(self, topic: str) -> StrongTopic | None:
         """The topic, if this node takes part in it."""
@@ -205,6 +213,7 @@ class StrongTopics:
         wait, longest = STRANGERS_SECONDS
         while not strong.is_closed:
             await asyncio.sleep(wait * entropy().uniform(0.7, 1.3))
+            strong.expel_those_without_right()
             for contact in await self._find(strong.topic, 4):
                 if not strong.is_closed:
                     strong.core.membership.meet(contact)

@@ -165,24 +165,71 @@ def test_which_pattern_is_a_part_of_which(outer: str, inner: str, expected: bool
     assert covers(outer, inner) is expected
 
 
+def parts_taken_back(right: Right, holder: Identity, count: int) -> list[bytes]:
+    """Revocations by which the holder of a right takes parts of it back, each by a signer of its own."""
+    revocations = []
+    for number in range(count):
+        signer = Identity(bytes([100 + number]) * 32)
+        part = grant_on(right, holder, Grant(signer.public_key, BOTH, "/soccer/**", NOW + 50, 1))
+        last = Grant(MALLORY.public_key, Action.PUBLISH, "/soccer/italy", NOW + 50)
+        revocations.append(revoke(grant_on(part, signer, last), signer))
+    return revocations
+
+
 def test_who_grants_on_to_many_pushes_out_no_revocation_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Signers are made at will by one who may grant on, and each may take back what it granted."""
     monkeypatch.setattr(rights, "MOST_REVOCATIONS", 8)
     check = authority()
-    first = to_alice()
     to_bob = grant_first(ROOT, Grant(BOB.public_key, BOTH, "/tennis", NOW + 100, 1))
     taken = grant_on(to_bob, BOB, Grant(MALLORY.public_key, Action.PUBLISH, "/tennis", NOW + 50))
     assert check.take_back(revoke(taken, BOB))
-    for number in range(20):
-        signer = Identity(bytes([100 + number]) * 32)
-        part = grant_on(first, ALICE, Grant(signer.public_key, BOTH, "/soccer/**", NOW + 100, 1))
-        last = Grant(MALLORY.public_key, Action.PUBLISH, "/soccer/italy", NOW + 50)
-        assert check.take_back(revoke(grant_on(part, signer, last), signer))
+    assert all(map(check.take_back, parts_taken_back(to_alice(), ALICE, 20)))
     assert len(check.revocations) == 8
     with pytest.raises(RightError, match="taken back"):
         check.check(taken.packed)
+
+
+def test_who_has_lost_a_right_does_not_push_that_out_by_revocations_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All are of one branch, that of Alice, who has taken Bob's right back."""
+    monkeypatch.setattr(rights, "MOST_REVOCATIONS", 8)
+    to_bob = grant_on(
+        to_alice(passes=4), ALICE, Grant(BOB.public_key, BOTH, "/soccer/**", NOW + 100, 3)
+    )
+    early, late = authority(), authority()
+    taken, parts = revoke(to_bob, ALICE), parts_taken_back(to_bob, BOB, 12)
+    for check, order in ((early, [taken, *parts]), (late, [*parts, taken, *parts])):
+        assert all(map(check.take_back, order))
+        with pytest.raises(RightError, match="taken back"):
+            check.check(to_bob.packed)
+        assert check.revocations == (taken,)
+    assert early.digest_revocations() == late.digest_revocations()
+
+
+@pytest.mark.parametrize("what", ["the same", "a part"])
+def test_what_an_authority_takes_back_is_not_lost_though_a_holder_did_before(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alice is in league with Bob: she takes his right back, and then pushes that out."""
+    monkeypatch.setattr(rights, "MOST_REVOCATIONS", 8)
+    right = to_alice(passes=4)
+    to_bob = grant_on(right, ALICE, Grant(BOB.public_key, BOTH, "/soccer/**", NOW + 100, 1))
+    lost = to_bob
+    if what == "a part":
+        lost = grant_on(to_bob, BOB, Grant(MALLORY.public_key, BOTH, "/soccer/**", NOW + 50))
+    now = float(NOW)
+    check = Authority([ROOT.public_key], lambda: now)
+    assert check.take_back(revoke(to_bob, ALICE))
+    now += rights.NEWS_SECONDS + 1
+    by_authority = revoke(lost, ROOT)
+    assert check.take_back(by_authority)
+    assert check.is_news(by_authority)
+    assert all(map(check.take_back, parts_taken_back(right, ALICE, 12)))
+    with pytest.raises(RightError, match="taken back"):
+        check.check(lost.packed)
 
 
 def test_a_revocation_that_is_known_costs_no_check_of_signatures(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from pubsub.event import Copy
 from pubsub.files.sharing import FileSharing
 from pubsub.gate import COMPARE_SECONDS, ShowRights, TakenBack
 from pubsub.introduction import ItIsMe, WhoIsThere
-from pubsub.rights import Action, RightError, revoke
+from pubsub.rights import CLOCK_SLACK, Action, RightError, revoke
 from pubsub.secrets import GiveKey
+from pubsub.topics.strong_topics import STRANGERS_SECONDS
 from tests.pubsub.test_subscribing_rights import (
     MALLORY,
     OTHER,
@@ -206,6 +208,39 @@ def test_who_takes_part_in_a_strong_collection_needs_the_right_to_subscribe() ->
             await asyncio.sleep(5)
             assert "goal" in second
             assert "goal" not in hers
+
+    play(main)
+
+
+@pytest.mark.parametrize("ends_by", ["revocation", "time"])
+def test_who_has_lost_the_right_is_sent_no_elements_and_keeps_nobody_waiting(ends_by: str) -> None:
+    """She goes on as if nothing had happened. What she says is not heard any more, so that nobody can know
+    what she has: others would keep, and send her, everything for an hour."""
+
+    async def main(party: Party) -> None:
+        one = await party.node(WRITER, right_of(WRITER, BOTH, "/soccer").packed)
+        until = int(time.time() + 30) if ends_by == "time" else None
+        right = right_of(READER, Action.SUBSCRIBE, "/soccer", until)
+        two = await party.node(READER, right.packed)
+        three = await party.node(OTHER, OTHER_READS.packed)
+        async with (
+            one.collection(DAStrongSet, "/soccer") as first,
+            two.collection(DAStrongSet, "/soccer") as hers,
+            three.collection(DAStrongSet, "/soccer") as third,
+        ):
+            await first.add("while she may", wait="safe")
+            assert "while she may" in hers
+            two.attachment.gate.authority.take_back = lambda revocation: True
+            if ends_by == "time":
+                await asyncio.sleep(30 + CLOCK_SLACK + 1.3 * STRANGERS_SECONDS[1])
+            else:
+                await one.revoke(revoke(right, ROOT))
+                await asyncio.sleep(2)
+            for number in range(5):
+                await first.add(number, wait="safe", deadline=5.0)
+            assert 4 in third
+            assert not {0, 1, 2, 3, 4} & set(hers)
+            assert one.metrics.as_dict()["strong_held"] == 0
 
     play(main)
 
