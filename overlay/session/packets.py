@@ -10,6 +10,11 @@ and one short frame or none (length, 1 byte; the frame; zeros, 32 bytes in all):
 before there is a session, and its answer.
 Each mac is made with a key of the network over all that stands before it. No reply is larger than what it
 replies to, so nobody's traffic is made larger by pretending to be somebody.
+
+In a session two datagrams have no frames, but a byte that no frame begins with, and a token (8):
+
+    WHERE    a datagram of yours came from here: do you receive here?
+    HERE     yes: the same token
 """
 
 from __future__ import annotations
@@ -30,6 +35,8 @@ MOST_EARLY = EARLY_BYTES - 1
 PAYLOAD_BYTES = PUBLIC_KEY_BYTES + EARLY_BYTES
 NOISE_BYTES = KEY_BYTES + (KEY_BYTES + TAG_BYTES) + (PAYLOAD_BYTES + TAG_BYTES)
 COOKIE_BYTES = 16
+TOKEN_BYTES = 8
+WHERE, HERE = b"\x00", b"\xff"
 _NONCE_BYTES = 12
 
 _OPENING = struct.Struct(f">BBHI{NOISE_BYTES}s{MAC_BYTES}s{MAC_BYTES}s")

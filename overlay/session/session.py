@@ -65,6 +65,8 @@ class Session:
         "_ciphers",
         "_keys",
         "_window",
+        "asked",
+        "asked_at",
         "began_at",
         "contact",
         "dialled",
@@ -104,9 +106,12 @@ class Session:
         self.sent = 0
         """Datagrams sealed, and so the next counter."""
         self.contact: Contact | None = None
-        """The peer at the address that it was last heard from."""
+        """The peer at the address at which it has shown that it receives."""
         self.source: tuple[object, ...] | None = None
-        """The same address as the socket says it."""
+        """The same address as the socket says it, once the peer has sent from there."""
+        self.asked: tuple[Address, bytes] | None = None
+        """Another address at which it was asked whether it receives there, and the token that it then has."""
+        self.asked_at = float("-inf")
         self.dialled: Address | None = None
         """The address that this node opened the session to."""
         self.is_confirmed = is_initiator

@@ -4,6 +4,9 @@ What is promised in a network with a key, under loss, repetition, reordering, re
 
 - A frame is handed up only from a session, under the id that the session's handshake has proven.
 - A frame for a peer leaves only in a session with that peer, even if another peer is at its address.
+- A session follows its peer to another address once the peer has shown, in the session, that it receives
+  there: a member that makes up where it sends from has nothing sent there but one question of 41 bytes in
+  `ASK_WHERE` seconds. Until then the peer counts as being where it was.
 - A recorded datagram is taken by nobody: not again, not by another node, not after a restart.
 - What is to be sent while a session opens waits, within a bound, for one round trip. Only a question that
   anybody may ask and that changes nothing (a sign of life) travels in the opening, and its answer in the
@@ -59,6 +62,9 @@ SWEEP = 5.0
 
 CROSSING = 0.25
 """Seconds: an opening from a peer that this node sent one to later than that ago has crossed it."""
+
+ASK_WHERE = 0.25
+"""Seconds between two questions to a peer that seems to send from another address whether it is there."""
 
 FORGED_ANSWERS = 8
 """Answers with a good mac that do not fit an opening, after which it is given up."""
@@ -151,11 +157,11 @@ class Sessions:
 
     @property
     def peers(self) -> list[Contact]:
-        """The peers of all sessions, where they were last heard."""
+        """The peers of all sessions, where they receive."""
         return [s.contact for s in self.table.by_peer.values() if s.contact is not None]
 
     def friends(self) -> Iterator[Friend]:
-        """Where peers of sessions, and those that are asked to open one, send from, and what they name."""
+        """Where peers of sessions, and those that are asked to open one, are, and what they name."""
         for session in self.table.by_index.values():
             if session.is_confirmed and session.contact is not None:
                 yield Friend(session.contact.host, session.contact.port, session.index)
@@ -306,11 +312,14 @@ class Sessions:
         if not session.is_ready:
             self.table.make_ready(session)
         frames = session.unwrap(datagram, counter)
-        if source != session.source:
-            self._move(session, source)
         if not session.is_confirmed:
             self._confirm(session)
         session.used_at = self._now
+        if frames[:1] in (packets.WHERE, packets.HERE):
+            self._take_about_address(session, frames, source)
+            return None
+        if source != session.source:
+            self._heard_from(session, source)
         assert session.contact is not None
         return (session.contact, frames, 0) if frames else None
 
@@ -329,15 +338,40 @@ class Sessions:
             raise Dropped("truncated")
         return take(datagram, source)
 
-    def _move(self, session: Session, source: Source) -> None:
-        """The peer is heard from another address than before, or for the first time."""
-        contact = sender_contact(session.peer, source)
-        if contact is None:
+    def _heard_from(self, session: Session, source: Source) -> None:
+        """Ask a peer that seems to send from another address whether it receives there."""
+        there = sender_contact(session.peer, source)
+        if there is None:
             raise Dropped("bad_source")
-        if session.contact is not None and session.contact.address != session.dialled:
+        assert session.contact is not None
+        now = self._carrier.now()
+        if there.address == session.contact.address:
+            session.source = source
+        elif (
+            self.table.by_peer.get(session.peer) is session and now >= session.asked_at + ASK_WHERE
+        ):
+            token = self._random.randbytes(packets.TOKEN_BYTES)
+            session.asked, session.asked_at = (there.address, token), now
+            self._carrier.transmit(session.wrap((packets.WHERE, token)), there.address)
+
+    def _take_about_address(self, session: Session, frames: bytes, source: Source) -> None:
+        """Answer whether this node receives at an address, or follow a peer that does."""
+        there, token = sender_contact(session.peer, source), frames[1:]
+        if there is None or len(token) != packets.TOKEN_BYTES:
+            raise Dropped("bad_source" if there is None else "truncated")
+        if frames[:1] == packets.WHERE:
+            self._carrier.transmit(session.wrap((packets.HERE, token)), there.address)
+        elif session.asked == (there.address, token):
+            session.asked = None
+            self._move(session, there, source)
+
+    def _move(self, session: Session, contact: Contact, source: Source) -> None:
+        """The peer receives at another address than before."""
+        assert session.contact is not None
+        if session.contact.address != session.dialled:
             self.table.forget_address(session, session.contact.address)
         session.contact, session.source = contact, source
-        if session.is_confirmed and self.table.by_peer.get(session.peer) is session:
+        if self.table.by_peer.get(session.peer) is session:
             self.table.place(session, contact.address)
 
     # Answering.
@@ -360,7 +394,7 @@ class Sessions:
         if known is None:
             admitted = admission.admits(datagram, address, now, is_flooding)
         if admitted == "yes":
-            self._answer(key, index, message, address, source, now)
+            self._answer(key, index, message, address, now)
             return
         if admitted == "limit" or not may_reply:
             raise Dropped("too_many_openings")
@@ -379,7 +413,6 @@ class Sessions:
         remote_index: int,
         message: bytes,
         address: Address,
-        source: Source,
         now: float,
     ) -> None:
         secret = X25519PrivateKey.from_private_bytes(self._random.randbytes(32))
@@ -409,7 +442,9 @@ class Sessions:
         session = Session(peer, key, index, remote_index, handshake.split(), False)
         session.began_at = session.used_at = now
         session.ends_at = now + self.config.give_up_after
-        self._move(session, source)
+        session.contact = Contact(
+            peer, *address
+        )  # who confirms the session has had the answer there
         self.table.by_index[index] = session
         datagram = packets.answer(key, remote_index, index, reply)
         self.table.answered[message] = session, datagram
@@ -458,7 +493,7 @@ class Sessions:
             self._give_up(opening, "no_session")
             raise Dropped("from_self")
         session = Session(peer, key, opening.index, remote_index, keys, True)
-        self._move(session, source)
+        session.contact = Contact(peer, *opening.address)
         session.began_at = session.used_at = self._carrier.now()
         session.dialled = opening.address
         self.table.by_index[session.index] = session
@@ -477,7 +512,8 @@ class Sessions:
         if before is not None:
             self.table.retire(before)
         self.table.by_peer[session.peer] = session
-        self.table.by_remote[session.remote_index] = session
+        # Peers choose these numbers: one that has seen another's does not have that one's notices go astray.
+        self.table.by_remote.setdefault(session.remote_index, session)
         addresses = {session.contact.address: None}
         if session.dialled is not None:
             addresses[session.dialled] = None

@@ -6,6 +6,7 @@ import gc
 import os
 from random import Random
 
+from overlay.contact import Contact
 from overlay.identity import peer_id_of
 from overlay.session.session import Session
 from tests.overlay.session.world import Peer, World
@@ -24,8 +25,7 @@ def add(node: Peer, count: int, block: int, draw: Random) -> None:
         peer = peer_id_of(draw.randbytes(32))
         index = 10_000 * block + number
         session = Session(peer, sessions._ring[0], index, index, keys, True)
-        sessions._move(session, (f"10.{block}.{number // 200}.{number % 200 + 1}", 4000))
-        assert session.contact is not None
+        session.contact = Contact(peer, f"10.{block}.{number // 200}.{number % 200 + 1}", 4000)
         session.dialled = session.contact.address
         sessions.table.by_index[index] = session
         sessions._establish(session)

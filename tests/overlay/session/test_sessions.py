@@ -14,9 +14,9 @@ from overlay.session import SessionConfig, packets
 from overlay.session.admission import FLOODING_SHARE, OF_ONE_ADDRESS, REPLIES, SHARE
 from overlay.session.network_key import NetworkKey, NetworkKeyError
 from overlay.session.opening import Opening
-from overlay.session.packets import SIZES
+from overlay.session.packets import HERE, SIZES, TOKEN_BYTES
 from overlay.session.session import HEAD, OVERHEAD
-from overlay.session.sessions import FORGED_ANSWERS, LOST_A_SECOND
+from overlay.session.sessions import ASK_WHERE, FORGED_ANSWERS, LOST_A_SECOND
 from overlay.transport.frame import ANSWER, COOKIE, LOST, OPENING, SEALED, VERSION
 from tests.overlay.session.world import KEY, OTHER_KEY, Peer, World, pair
 
@@ -334,6 +334,24 @@ def test_who_makes_up_an_address_does_not_keep_an_opening_to_it_from_being_sent_
         assert alice.dropped_out == ["no_session"]
 
 
+def test_a_member_that_uses_another_s_number_does_not_hide_that_a_session_is_lost() -> None:
+    world = World()
+    alice, bob = pair(world)
+    alice.send(bob.contact, b"hello")
+    world.run(1)
+    session = alice.sessions.table.by_peer[bob.identity.id]
+    mallory = Peer(world, 3)
+    mallory.sessions._new_index = lambda: session.remote_index  # type: ignore[method-assign]
+    mallory.send(alice.contact, b"hello")
+    world.run(1)
+    again = bob.restart()
+    alice.send(bob.contact, b"lost")
+    world.run(1)
+    alice.send(bob.contact, b"found")
+    world.run(1)
+    assert again.bodies == [b"found"]
+
+
 def test_an_outsider_cannot_say_that_a_session_is_lost() -> None:
     world = World()
     alice, bob = pair(world)
@@ -415,15 +433,72 @@ def test_a_session_follows_its_peer_to_another_address() -> None:
     alice, bob = pair(world)
     alice.send(bob.contact, b"at home")
     world.run(1)
+    before = alice.contact
     alice.move(Address("10.9.9.9", 9))
     alice.send(bob.contact, b"elsewhere")
     world.run(1)
-    assert bob.received[-1] == (alice.contact, b"elsewhere")
+    assert bob.received[-1] == (before, b"elsewhere")
+    assert bob.sessions.peers == [alice.contact]
+    alice.send(bob.contact, b"still there")
+    world.run(1)
+    assert bob.received[-1] == (alice.contact, b"still there")
     bob.send(alice.address, b"found by address")
     bob.send(alice.contact, b"and by id")
     world.run(1)
     assert alice.bodies == [b"found by address", b"and by id"]
     assert alice.handshakes == {"opened": 1}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_session_follows_its_peer_under_loss_and_repetition(seed: int) -> None:
+    world = World(seed, loss=0.3, twice=0.2, jitter=0.3)
+    alice, bob = pair(world)
+    for number in range(20):
+        alice.move(Address(f"10.9.9.{number + 1}", 9))
+        for _ in range(40):
+            alice.send(bob.contact, b"where I am")
+            world.run(0.2)
+        assert bob.sessions.peers == [alice.contact]
+
+
+def test_a_member_that_makes_up_where_it_is_has_hardly_anything_sent_there() -> None:
+    """It sends questions, each of which bob would answer, with the address of one that did not ask."""
+    world = World()
+    mallory, bob = pair(world)
+    victim = Address("10.7.7.7", 7)
+    mallory.send(bob.contact, b"hello")
+    world.run(1)
+    wrap = mallory.sessions.towards(bob.contact)
+    assert wrap is not None
+    sent = 0
+    for number in range(100):
+        datagram = wrap([b"question %d" % number])
+        sent += len(datagram)
+        bob.take(datagram, victim)
+        sender, _ = bob.received[-1]
+        bob.send(sender, b"answer " * 100)
+        world.run(0.02)
+    to_victim = [datagram for _, to, datagram in world.seen if to == victim]
+    assert len(to_victim) <= 100 * 0.02 / ASK_WHERE
+    assert sum(map(len, to_victim)) < sent / 10
+    assert len(mallory.bodies) >= 99, "answers go to where it is"
+    forged = wrap([HERE, bytes(TOKEN_BYTES)])
+    bob.take(forged, victim)
+    assert bob.sessions.peers == [mallory.contact]
+
+
+def test_who_repeats_a_datagram_from_elsewhere_first_does_not_take_the_peer_away() -> None:
+    world = World()
+    alice, bob = pair(world)
+    alice.send(bob.contact, b"hello")
+    world.run(1)
+    wrap = alice.sessions.towards(bob.contact)
+    assert wrap is not None
+    bob.take(wrap([b"overtaken"]), Address("10.6.6.6", 6))
+    bob.send(alice.contact, b"for Alice")
+    world.run(1)
+    assert bob.sessions.peers == [alice.contact]
+    assert alice.bodies == [b"for Alice"]
 
 
 def test_a_session_in_use_is_renewed_and_nothing_is_lost_meanwhile() -> None:
