@@ -60,11 +60,24 @@ def _of_distributor(status: dict[str, Any]) -> list[str]:
     lines = [f"distributor {status['id'][:8]} on {status['address']}, group {status['group']}"]
     others = ", ".join(status["distributors"])
     lines.append("no view" if status["view"] is None else f"view {status['view']}: {others}")
+    lines += _of_protection(status)
     for name, service in sorted(status["services"].items()):
         lines.append(
             f"{name}  {service['subscribers']} subscribers, {service['held_bytes']} bytes held"
         )
     return lines
+
+
+def _of_protection(status: dict[str, Any]) -> list[str]:
+    """Keys, sessions and rights."""
+    protection, rights = status["protection"], status["rights"]
+    lines = [f"this node's key is {protection['public_key']}"]
+    if protection["sealed"]:
+        lines.append(f"sealed, sessions with {len(protection['sessions'])} peers")
+        lines += [f"  {peer}" for peer in protection["sessions"]]
+    else:
+        lines += [f"not sealed, lacks {what}" for what in protection["lacks"]]
+    return lines if rights is None else lines + _of_rights(rights)
 
 
 def _of_rights(rights: dict[str, Any]) -> list[str]:
@@ -78,15 +91,7 @@ def _of_rights(rights: dict[str, Any]) -> list[str]:
 
 def _of_node(status: dict[str, Any]) -> list[str]:
     lines = [f"node {status['id'][:8]} on {status['address']}, mode {status['mode']}"]
-    protection = status["protection"]
-    lines.append(f"this node's key is {protection['public_key']}")
-    if protection["sealed"]:
-        lines.append(f"sealed, sessions with {len(protection['sessions'])} peers")
-        lines += [f"  {peer}" for peer in protection["sessions"]]
-    else:
-        lines += [f"not sealed, lacks {what}" for what in protection["lacks"]]
-    if status["rights"] is not None:
-        lines += _of_rights(status["rights"])
+    lines += _of_protection(status)
     for name, community in sorted(status["communities"].items()):
         lines.append(
             f"{name}  about {community['size']:.0f} members, {len(community['table'])} known,"

@@ -320,9 +320,9 @@ class Distributor:
         return {"group": self.group, "subscribers": subscribers}
 
     def status(self) -> dict[str, Any]:
-        """Its view, by service the subscribers and the memory, and all counters."""
+        """Its view, what protects its traffic, by service the subscribers and the memory, and all counters."""
         assert self._core is not None
-        view = self._core.view
+        view, of_node = self._core.view, self._node.status()
         return {
             "id": self.contact.id.hex(),
             "address": str(self.address),
@@ -330,6 +330,8 @@ class Distributor:
             "view": view.number or None,
             "distributors": [str(one.contact) for one in view.members],
             "cut_off": self._core.membership.is_cut_off,
+            "protection": of_node["protection"],
+            "rights": of_node["rights"],
             "history_failure": self._core.history.failure,
             "services": {
                 name: {
@@ -342,7 +344,7 @@ class Distributor:
                 for name, service in self._core.services.items()
             },
             "dropped": dict(self._core.dropped.values),
-            "counters": self.metrics.as_dict(),
+            "counters": of_node["counters"],
         }
 
     def _register_gauges(self, core: DistributorCore) -> None:

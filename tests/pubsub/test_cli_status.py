@@ -132,6 +132,8 @@ def test_a_distributor_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         "group": "main",
         "view": 3,
         "distributors": ["abababab@127.0.0.1:4000", "cdcdcdcd@127.0.0.1:4001"],
+        "protection": NODE["protection"],
+        "rights": {"authority": ["aa"], "own": [], "shown": {}, "revoked": []},
         "services": {"ticker": {"subscribers": 2, "held_bytes": 100}},
         "counters": {"distributor_dropped": {"no_service": 1}},
     }
@@ -140,6 +142,10 @@ def test_a_distributor_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         "distributor abababab on 127.0.0.1:4000, group main",
         "view 3: abababab@127.0.0.1:4000, cdcdcdcd@127.0.0.1:4001",
+        "this node's key is bb",
+        "not sealed, lacks secrecy",
+        "authority aa",
+        "  no rights",
         "ticker  2 subscribers, 100 bytes held",
         "distributor_dropped[no_service]  1",
     ]

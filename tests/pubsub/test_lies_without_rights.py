@@ -72,9 +72,7 @@ def test_who_has_no_right_to_distribute_changes_no_view_and_loses_no_message(see
         served: list[Distributor] = []
         for who in whos:
             right = right_of(who, Action.DISTRIBUTE, "/distributors/**").packed
-            served.append(
-                await party.enter(Distributor, ["ticker"], identity=who, rights=(right,))
-            )
+            served.append(await party.enter(Distributor, ["ticker"], identity=who, rights=(right,)))
         for one in served:
             await one.ready()
         while not all(one.view and len(one.view.members) == len(whos) for one in served):
@@ -113,9 +111,7 @@ def test_who_has_no_right_to_distribute_changes_no_view_and_loses_no_message(see
             ]
 
         async with subscriber.subscribe("ticker", semantics="no_gap") as messages:
-            lying = asyncio.ensure_future(
-                lie(mallory, [one.contact for one in served], lies, seed)
-            )
+            lying = asyncio.ensure_future(lie(mallory, [one.contact for one in served], lies, seed))
             for number in range(EVENTS):
                 await publisher.publish("ticker", number)
                 await asyncio.sleep(1)
@@ -188,7 +184,9 @@ def test_who_has_no_right_to_subscribe_changes_no_participants_and_loses_no_elem
             for node in honest:
                 strong = node._collections.strong_topics.get("/soccer")
                 assert strong is not None
-                assert {p.id for p in strong.participants} == {n.attachment.contact.id for n in honest}
+                assert {p.id for p in strong.participants} == {
+                    n.attachment.contact.id for n in honest
+                }
                 refused = node.metrics.as_dict()["rights_refused"]
                 assert isinstance(refused, dict)
                 assert {"Knowledge", "Cast", "Received", "Aside", "JoinTopic"} <= refused.keys()

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.identity import Identity
 from overlay.virtual import Network, nth_host
 from pubsub import Node
-from pubsub.gate import COMPARE_SECONDS
+from pubsub.gate import COMPARE_SECONDS, ShowRights
 from pubsub.rights import CLOCK_SLACK, Action, Authority, revoke
 from tests.pubsub.test_secrets import reading
 from tests.pubsub.test_subscribing_rights import (
@@ -136,6 +137,57 @@ def test_what_was_taken_back_beyond_a_partition_works_soon_after_it_has_healed(
             assert read[1] == ["meanwhile"]
             for of_other in [read[0], *read[2:]]:
                 assert [data for data in of_other if data != "meanwhile"] == list(range(5))
+
+    play(main, network=network)
+
+
+def hide_what_was_taken_back(node: Node) -> None:
+    """Take note of no revocation and pass none on; and say to know just what the one who asks knows."""
+    gate = node.attachment.gate
+    assert gate is not None
+    gate.authority.take_back = lambda revocation: False  # type: ignore[method-assign]
+
+    def receive(sender: Contact, shown: ShowRights) -> None:
+        if shown.wanted:
+            gate._context.send(sender, ShowRights(gate.own.rights, shown.revocations, False))
+
+    node.attachment.runtime._handlers[ShowRights, None] = receive
+
+
+@pytest.mark.parametrize(
+    ("many", "seed"),
+    [(2, 1), *(pytest.param(4, seed, marks=pytest.mark.sweep) for seed in range(2, 5))],
+)
+def test_what_was_taken_back_reaches_all_though_half_of_the_members_hide_it(
+    many: int, seed: int
+) -> None:
+    """It is taken back on one side of a partition; both sides are half honest."""
+    network = Network(seed, loss=0.05)
+
+    async def main(party: Party) -> None:
+        nodes = [
+            await party.node(WRITER, TO_WRITE.packed),
+            await party.node(OTHER, OTHER_READS.packed),
+        ]
+        for number in range(2 * many):
+            who = Identity(bytes([50 + number]) * 32)
+            right = right_of(who, Action.SUBSCRIBE, "/soccer/**")
+            nodes.append(await party.node(who, right.packed))
+            await party.reader(nodes[-1])
+        liars = nodes[2:][:many]
+        for liar in liars:
+            hide_what_was_taken_back(liar)
+        await asyncio.sleep(10)
+        hosts = [nth_host(number) for number in range(len(nodes))]
+        network.partition(hosts[::2], hosts[1::2])
+        await asyncio.sleep(60)
+        await nodes[1].revoke(revoke(TO_READ, ROOT))
+        await asyncio.sleep(5)
+        network.heal()
+        await asyncio.sleep(COMPARE_SECONDS + 5)
+        for node in nodes:
+            if node not in liars:
+                assert node.status()["rights"]["revoked"] == [TO_READ.name]
 
     play(main, network=network)
 
