@@ -29,7 +29,7 @@ from overlay.metrics import Metrics
 from overlay.transport.address import block_of
 from overlay.transport.guard import QUESTION, RUBBISH
 from overlay.wire import message
-from pubsub.rights import Action, Authority, Holder, RightError
+from pubsub.rights import Action, Authority, Holder, Right, RightError
 
 COMPARE_SECONDS = 30.0
 """Between two comparisons of revocations with a member of their topic."""
@@ -279,11 +279,12 @@ class Gate:
         bad = 0
         for packed in rights[:MOST_SHOWN]:
             try:
-                if self.authority.check(packed).holder == peer:
-                    good.append(packed)
-            except (
-                RightError
-            ):  # it may have ended; who shows many that do not count wastes our time
+                if Right.unpack(packed).holder != peer:
+                    raise RightError("the right is another's")
+                self.authority.check(packed)
+                good.append(packed)
+            except RightError:
+                # It may have ended; who shows many that do not count wastes our time.
                 bad += 1
                 if bad == MOST_BAD:
                     break

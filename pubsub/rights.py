@@ -33,6 +33,7 @@ from datetime import UTC, datetime
 from enum import IntFlag
 from typing import NamedTuple
 
+from overlay.bounded import remember
 from overlay.contact import PeerId
 from overlay.errors import UsageError
 from overlay.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, peer_id_of, verify
@@ -49,7 +50,8 @@ LONGEST_PATTERN = 512
 
 FOREVER = 2**63
 REMEMBERED = 1024
-"""Rights whose signatures were checked and need not be checked again; the one asked for longest ago goes."""
+"""Rights whose signatures were checked and need not be checked again, the one asked for longest ago goes; and
+beginnings of rights."""
 
 REVOCATIONS = "/camcast/revocations"
 """The topic of revocations."""
@@ -267,6 +269,8 @@ class Authority:
         self._now = now
         self._checked: OrderedDict[bytes, tuple[Right, tuple[bytes, ...]]] = OrderedDict()
         """Rights whose signatures are good, with the names of all their beginnings."""
+        self._good: dict[bytes, None] = {}
+        """The names of beginnings whose signatures are good: many rights share them."""
         self._revoked: dict[bytes, _Revoked] = {}
         """What was taken back, by its name."""
         self._digest: bytes | None = None
@@ -304,15 +308,18 @@ class Authority:
         for grant in right.grants:
             body = grant.packed()
             end = start + len(body)
-            signature = right.packed[end : end + SIGNATURE_BYTES]
-            signers = self.keys if before is None else (before.holder,)
-            signed = _to_sign(right.packed[:start], body)
-            if not any(verify(key, signed, signature) for key in signers):
-                raise RightError("a signature in the right is not that of who granted it")
-            if before is not None and not before.allows(grant):
-                raise RightError("a grant in the right is wider than the one before it")
+            name = _name(right.packed[: end + SIGNATURE_BYTES])
+            if name not in self._good:
+                signature = right.packed[end : end + SIGNATURE_BYTES]
+                signers = self.keys if before is None else (before.holder,)
+                signed = _to_sign(right.packed[:start], body)
+                if not any(verify(key, signed, signature) for key in signers):
+                    raise RightError("a signature in the right is not that of who granted it")
+                if before is not None and not before.allows(grant):
+                    raise RightError("a grant in the right is wider than the one before it")
+                remember(self._good, name, None, REMEMBERED)
             before, start = grant, end + SIGNATURE_BYTES
-            names.append(_name(right.packed[:start]))
+            names.append(name)
         return tuple(names)
 
     def allows(self, packed: bytes, holder: PeerId, action: Action, topic: str) -> bool:

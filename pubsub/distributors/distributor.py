@@ -320,7 +320,7 @@ class Distributor:
         return {"group": self.group, "subscribers": subscribers}
 
     def status(self) -> dict[str, Any]:
-        """Its view, what protects its traffic, by service the subscribers and the memory, and all counters."""
+        """Its view, what protects its traffic, by service subscribers and memory, and all counters."""
         assert self._core is not None
         view, of_node = self._core.view, self._node.status()
         return {

@@ -1,7 +1,7 @@
 """Members of the network without the right lie in every message of distributors' views and of strong topics.
 
-They know who takes part, and all numbers. What they say in another's name its session does not allow, and what
-they say in their own name the gate drops: views, participants, messages and elements stay as they were.
+They know who takes part, and all numbers. What they say in another's name its session does not allow, and
+what they say in their own name the gate drops: views, participants, messages and elements stay as they were.
 """
 
 from __future__ import annotations
@@ -74,9 +74,8 @@ def test_who_has_no_right_to_distribute_changes_no_view_and_loses_no_message(see
             right = right_of(who, Action.DISTRIBUTE, "/distributors/**").packed
             served.append(await party.enter(Distributor, ["ticker"], identity=who, rights=(right,)))
         for one in served:
-            await one.ready()
-        while not all(one.view and len(one.view.members) == len(whos) for one in served):
-            await asyncio.sleep(0.5)
+            while one.view is None or len(one.view.members) < len(whos):
+                await one.next_view()
         view = served[0].view
         assert view is not None
         mallory = await mallory_of(party, TO_SERVE.packed)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay.errors import UsageError
-from overlay.identity import Identity
+from overlay.identity import Identity, verify
 from pubsub import rights
 from pubsub.rights import (
     CLOCK_SLACK,
@@ -240,6 +240,33 @@ def test_a_revocation_that_is_known_costs_no_check_of_signatures(
     assert check.take_back(taken)
     monkeypatch.setattr(rights, "verify", None)
     assert check.take_back(taken)
+
+
+def test_of_rights_that_begin_alike_the_beginning_is_checked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who may grant on makes rights for as many keys as it likes, and each of them shows some."""
+    check, right, holder = authority(), to_alice(passes=7), ALICE
+    for number in range(6):
+        following = Identity(bytes([200 + number]) * 32)
+        right = grant_on(
+            right, holder, Grant(following.public_key, BOTH, "/soccer", NOW + 90, 6 - number)
+        )
+        holder = following
+    checks: list[bytes] = []
+
+    def counted(key: bytes, data: bytes, signature: bytes) -> bool:
+        checks.append(key)
+        return verify(key, data, signature)
+
+    monkeypatch.setattr(rights, "verify", counted)
+    for number in range(1, 11):
+        last = grant_on(right, holder, Grant(bytes([number]) * 32, BOTH, "/soccer", NOW + 50))
+        check.check(last.packed)
+    assert len(checks) == 7 + 10
+    forged = last.packed[:-1] + bytes([last.packed[-1] ^ 1])
+    with pytest.raises(RightError, match="not that of who granted it"):
+        check.check(forged)
 
 
 def test_mistakes_of_a_caller_are_named() -> None:
