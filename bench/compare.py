@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate, Aggregates
-from bench.claims.claim import decide, difference
+from bench.claims.claim import NOT_MEASURED, decide, difference
 from bench.intervals import FEWEST, Interval
 from bench.report.table import digits, per_cent, row_words
 from bench.results import SHARES, WHOLE
@@ -40,8 +40,9 @@ class Change:
     @property
     def verdict(self) -> str:
         """more, less, same (rule 2: within the margin, however sure), few (networks) or undecided."""
-        if self.apart.low == self.apart.high == 0.0:
-            return "same"
+        is_alike = not self.before.is_of_networks and self.before.sample == self.after.sample
+        if is_alike or self.apart.low == self.apart.high == 0.0:
+            return "same"  # formulas, and simulations: event for event
         part = difference("", self.after, self.before, self.apart)
         if not part.has_enough:
             return "few"
@@ -58,7 +59,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything that two runs have both measured, and the claims whose verdict differs."""
+    """Everything that two runs have both measured, and those claims of it whose verdict differs."""
 
     changes: tuple[Change, ...]
     claims: tuple[tuple[str, str, str], ...]
@@ -81,7 +82,7 @@ def compare(before: Aggregates, after: Aggregates) -> Comparison:
     claims = tuple(
         (one.claim.sentence, one.verdict.words, two.verdict.words)
         for one, two in verdicts
-        if one.verdict.words != two.verdict.words
+        if one.verdict.words != two.verdict.words and NOT_MEASURED not in (one.verdict, two.verdict)
     )
     return Comparison(changes, claims)
 
@@ -111,7 +112,7 @@ def as_text(found: Comparison, before: str, after: str) -> str:
         claims = [("claim", before, after), *found.claims]
         lines += ["", markdown_table(claims)]
     else:
-        lines += ["", "No claim of the paper has another verdict."]
+        lines += ["", "No claim of the paper that both have measured has another verdict."]
     return "\n".join(lines) + "\n"
 
 

@@ -7,9 +7,11 @@ import dataclasses
 import pytest
 
 from bench.aggregates import Aggregate, Aggregates
+from bench.claims import CLAIMS, decide
 from bench.compare import as_text, compare
 from pubsub.cli import main
 from tests.bench.claims.made_up import row
+from tests.bench.report.synthetic import aggregates
 
 REAL = {"tier": "replay", "mode": "structured", "figure": "defaults"}
 
@@ -30,6 +32,24 @@ def test_a_run_has_not_changed_against_itself() -> None:
     assert [change.verdict for change in found.changes] == ["same", "same"]
     assert found.claims == ()
     assert "No claim" in as_text(found, "a", "b")
+
+
+def test_simulations_that_are_alike_event_for_event_are_the_same() -> None:
+    """However few the events are: with an interval as wide as that of 12 events nothing would be decided."""
+    few = dataclasses.replace(
+        row(0.5, 0.0, networks=12), tier="simulate", metric="reliability", count=12
+    )
+    assert few.high - few.low > 0.3
+    assert verdict(few, few) == "same"
+    assert verdict(few, moved(few, 0.01)) == "undecided"
+
+
+def test_a_claim_that_one_run_has_not_measured_has_not_changed() -> None:
+    whole = aggregates()
+    part = whole.only(lambda row: row.figure == "figures-13-16")
+    measured = [one for one in decide(CLAIMS, part) if one.verdict.parts]
+    assert 0 < len(measured) < len(CLAIMS)
+    assert compare(whole, part).claims == ()
 
 
 @pytest.mark.parametrize(
