@@ -133,11 +133,11 @@ def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def _checked(path: Path, where: str, row: Any) -> dict[str, Any]:
-    if not isinstance(row, dict) or not all(row.get(name) is not None for name in NEEDED):
+    if not isinstance(row, dict) or None in map(row.get, NEEDED):
         raise TraceFileError(f"{path}, {where}, has no {', '.join(NEEDED[:-1])} and {NEEDED[-1]}")
     for name, kinds in COLUMN_TYPES.items():
         value = row.get(name)
-        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+        if value is not None and type(value) not in kinds:  # to isinstance, True is an int
             raise TraceFileError(f"{path}, {where}: {name} cannot be {value!r}")
     missing = [name for name in KIND_NEEDS.get(row["kind"], ()) if row.get(name) is None]
     if missing:

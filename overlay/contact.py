@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from overlay.bounded import Memo
 from overlay.errors import UsageError
 
 ID_BYTES = 20
@@ -124,12 +126,12 @@ class Contact(NamedTuple):
 
     def packed(self) -> bytes:
         """The id, the port and the numeric IP, 26 bytes for IPv4 and 38 for IPv6."""
-        return self.id + _pack_address(self.host, self.port)
+        return pack_contact(self)
 
     @classmethod
     def unpack(cls, packed: bytes) -> Contact:
         """The contact that `packed()` gave; `UsageError` for any other bytes."""
-        return _unpack_contact(packed)
+        return unpack_contact(packed)
 
 
 def _is_port(text: str) -> bool:
@@ -160,9 +162,18 @@ def _unpack_address(packed: bytes) -> tuple[str, int]:
     return _text_of(packed[2:]), int.from_bytes(packed[:2], "big")
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _unpack_contact(packed: bytes) -> Contact:
+def _pack(contact: Contact) -> bytes:
+    return contact.id + _pack_address(contact.host, contact.port)
+
+
+def _unpack(packed: bytes) -> Contact:
     return Contact(PeerId(packed[:ID_BYTES]), *_unpack_address(packed[ID_BYTES:]))
+
+
+pack_contact: Callable[[Contact], bytes] = Memo(_pack, REMEMBERED).__getitem__
+"""`Contact.packed`, for whoever packs many."""
+unpack_contact: Callable[[bytes], Contact] = Memo(_unpack, REMEMBERED).__getitem__
+"""`Contact.unpack`, for whoever unpacks many."""
 
 
 def _text_of(ip: bytes) -> str:

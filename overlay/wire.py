@@ -26,7 +26,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from overlay.contact import ID_BYTES, Address, Contact, PeerId
+from overlay.contact import ID_BYTES, Address, Contact, PeerId, pack_contact, unpack_contact
 from overlay.errors import UsageError
 from overlay.limited_msgpack import (
     MAX_ARRAY,
@@ -272,8 +272,10 @@ def _packer(hint: Any) -> _Pack | None:
         return check_data_out
     if hint is float:
         return _finite
-    if hint is Contact or hint is Address:
-        return typing.cast(_Pack, hint.packed)
+    if hint is Contact:
+        return pack_contact
+    if hint is Address:
+        return Address.packed
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         inner = _packer(next(a for a in arguments if a is not type(None)))
@@ -358,7 +360,7 @@ def _check_peer_id(value: Any) -> PeerId:
 def _check_contact(value: Any) -> Contact:
     if type(value) is not bytes:
         raise WireError("wrong_fields")
-    return Contact.unpack(value)
+    return unpack_contact(value)
 
 
 _PLAIN = (bool, int, str, bytes)

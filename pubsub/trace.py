@@ -175,6 +175,9 @@ class _Parts:
             self._parts += 1
 
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class _JsonSink:
     def __init__(self, path: Path) -> None:
         how = gzip.open if path.suffix == ".gz" else open
@@ -183,7 +186,7 @@ class _JsonSink:
     def write(self, rows: list[tuple[Any, ...]]) -> None:
         for row in rows:
             values = {n: v for n, v in zip(COLUMNS, row, strict=True) if v is not None}
-            self._file.write(json.dumps(values, ensure_ascii=False) + "\n")
+            self._file.write(_as_json(values) + "\n")
         self._file.flush()
 
     def close(self) -> None:

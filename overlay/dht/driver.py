@@ -35,7 +35,7 @@ from overlay.errors import UsageError
 from overlay.futures import Futures
 from overlay.limited_msgpack import pack, unpack
 from overlay.transport.endpoint import Endpoint
-from overlay.transport.frame import FrameKind
+from overlay.transport.frame import Buffer, FrameKind
 from overlay.wire import WireError
 
 BESIDE_A_VALUE = 80
@@ -96,14 +96,14 @@ class Dht:
             are_addresses_proven=endpoint.sessions is not None,
         )
         self._futures = Futures("the DHT is closed: start a new one")
-        endpoint.on(FrameKind.DHT, self.receive)
+        endpoint.on_views(FrameKind.DHT, self.receive)
         endpoint.on_early(FrameKind.DHT, self.node.exchange)
         self.node.start()
 
-    def receive(self, sender: Contact, body: bytes) -> None:
+    def receive(self, sender: Contact, body: Buffer) -> None:
         """Take a frame of kind DHT; whatever it holds, this does not raise."""
         try:
-            letter = unpack_letter(body)
+            letter = unpack_letter(bytes(body))
         except WireError as error:
             self.node.exchange.count_dropped(error.reason)
             return

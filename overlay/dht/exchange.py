@@ -276,9 +276,7 @@ class Exchange:
         return self._numbers.pop()
 
     def _challenge(self, to: Contact | Address) -> bytes | None:
-        if isinstance(to, Contact) and self._is_verified(to):
-            return None
-        if not self._verifies:
+        if not self._verifies or (isinstance(to, Contact) and self._is_verified(to)):
             return None
         return self._context.random.randbytes(CHALLENGE_BYTES)
 

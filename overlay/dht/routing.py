@@ -135,8 +135,7 @@ class RoutingTable:
         goal = place.long_id
         for bucket in self._nearest_first(goal):
             if bucket.nodes:
-                near = {peer.long_id ^ goal: peer for peer in bucket.nodes.values()}
-                peers = [near[distance] for distance in sorted(near)]
+                peers = sorted(bucket.nodes.values(), key=lambda peer: peer.long_id ^ goal)
                 if exclude is not None:
                     out, home = exclude.id, exclude.home
                     peers = [peer for peer in peers if peer.home != home and peer.id != out]

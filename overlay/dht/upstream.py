@@ -15,11 +15,12 @@ is called back by upstream:
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any
 
 from kademlia.routing import KBucket
 
+from overlay.bounded import Memo
 from overlay.contact import ID_BITS, REMEMBERED, Contact, PeerId
 from overlay.dht.messages import entry_of
 from overlay.transport.address import socket_address
@@ -58,13 +59,14 @@ class RoutedPeer:
         return self.long_id ^ other.long_id
 
 
-@lru_cache(maxsize=REMEMBERED)
-def peer_of(contact: Contact) -> RoutedPeer:
-    """The same few contacts are met over and over; equal contacts give the same object while it is cached.
-
-    Its contact is the object that decoding gives, so that comparing it with a decoded one is quick.
-    """
+def _peer_of(contact: Contact) -> RoutedPeer:
     return RoutedPeer(Contact.unpack(contact.packed()))
+
+
+peer_of: Callable[[Contact], RoutedPeer] = Memo(_peer_of, REMEMBERED).__getitem__
+"""The same few contacts are met over and over; equal contacts give the same object while it is remembered.
+
+Its contact is the object that decoding gives, so that comparing it with a decoded one is quick."""
 
 
 class Bucket:

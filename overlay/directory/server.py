@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from struct import Struct
 from typing import Any
 
@@ -306,14 +307,13 @@ def _sound_query(query: Query) -> bool:
 
 def _fitting(held: HeldShard, query: Query, room: int) -> tuple[Contact, ...]:
     """As many of the wanted contacts as the reply has room for."""
-    contacts: list[Contact] = []
-    most = room // (_SMALLEST_CONTACT + _BESIDE_CONTACT)
-    if query.want and most > 0:
-        for contact in held.ranked(query.salt, query.skip, min(query.want, most)):
-            room -= len(contact.packed()) + _BESIDE_CONTACT
-            if room < 0:
-                break
-            contacts.append(contact)
+    most = min(query.want, room // (_SMALLEST_CONTACT + _BESIDE_CONTACT))
+    if most <= 0:
+        return ()
+    contacts = held.ranked(query.salt, query.skip, most)
+    if len(contacts) * (_LARGEST_CONTACT + _BESIDE_CONTACT) > room:
+        ends = accumulate(len(contact.packed()) + _BESIDE_CONTACT for contact in contacts)
+        contacts = contacts[: sum(end <= room for end in ends)]
     return tuple(contacts)
 
 

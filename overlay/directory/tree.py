@@ -8,11 +8,12 @@ members are the leaves of the tree, at about depth log2(N / split).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
+from overlay.bounded import Memo
 from overlay.contact import ID_BYTES, Contact, PeerId
 
 POINT_BITS = 64
@@ -67,13 +68,22 @@ def point_of(topic: PeerId, member: PeerId) -> int:
     return int.from_bytes(digest, "big")
 
 
-@lru_cache(maxsize=65_536)
 def fingerprint(topic: PeerId, member: Contact) -> int:
     """Stands for a member in a list: a hash of its id and address, so that neither can be exchanged."""
+    return fingerprint_and_point((topic, member))[0]
+
+
+def _fingerprint_and_point(of: tuple[PeerId, Contact]) -> tuple[int, int]:
+    topic, member = of
     digest = blake2b(
         topic + member.packed(), digest_size=FINGERPRINT_BYTES, person=b"camcast print"
     ).digest()
-    return int.from_bytes(digest, "big")
+    return int.from_bytes(digest, "big"), point_of(topic, member.id)
+
+
+fingerprint_and_point: Callable[[tuple[PeerId, Contact]], tuple[int, int]]
+fingerprint_and_point = Memo(_fingerprint_and_point, 65_536).__getitem__
+"""Of a topic and a member: its fingerprint, and its point."""
 
 
 def by_rank(fingerprints: Iterable[int], salt: int) -> list[int]:
@@ -82,10 +92,10 @@ def by_rank(fingerprints: Iterable[int], salt: int) -> list[int]:
     Replica and reader order alike, so a replica cannot choose whom it hands out. No two members have the same
     rank: each of its steps can be undone.
     """
-    ranks = {
-        ((m := (f ^ salt) * _MIX_1 & _MASK) ^ m >> 32) * _MIX_2 & _MASK: f for f in fingerprints
-    }
-    return [ranks[rank] for rank in sorted(ranks)]
+    return sorted(
+        fingerprints,
+        key=lambda f: ((m := (f ^ salt) * _MIX_1 & _MASK) ^ m >> 32) * _MIX_2 & _MASK,
+    )
 
 
 @lru_cache(maxsize=16_384)

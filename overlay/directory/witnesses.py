@@ -29,7 +29,7 @@ from struct import unpack
 from overlay.contact import Contact
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.messages import ShardReply
-from overlay.directory.tree import Shard, by_rank, fingerprint, point_of
+from overlay.directory.tree import Shard, by_rank, fingerprint_and_point
 
 _CAMP = 20
 """Members that each of two camps gives to a view at least, if it has as many."""
@@ -59,9 +59,11 @@ class Witness:
 
     def nearly_agrees(self, other: Witness) -> bool:
         """Whether the two differ by no more than who comes and goes while they are asked."""
+        if self.agrees(other):
+            return True
         differing = len(self.members ^ other.members)
-        few = max(2, len(self.members | other.members) // 8)
-        return differing <= few and (self.below > 0) == (other.below > 0)
+        either = (len(self.members) + len(other.members) + differing) // 2
+        return differing <= max(2, either // 8) and (self.below > 0) == (other.below > 0)
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,8 @@ def checked_reply(
     members = frozenset(unpack(f">{count}I", reply.fingerprints))
     contacts: dict[int, Contact] = {}
     for contact in reply.contacts:
-        mark = fingerprint(shard.topic, contact)
-        if mark not in members or not shard.holds(point_of(shard.topic, contact.id)):
+        mark, point = fingerprint_and_point((shard.topic, contact))
+        if mark not in members or not shard.holds(point):
             return None
         contacts[mark] = contact
     if len(members) != count:

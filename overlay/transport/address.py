@@ -7,9 +7,11 @@ An IPv6 socket also speaks to IPv4 hosts, which it calls `::ffff:1.2.3.4`; peers
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from overlay.bounded import Memo
 from overlay.contact import REMEMBERED, Contact, PeerId
 
 _MAPPED = "::ffff:"
@@ -40,12 +42,7 @@ def plain_host(host: str) -> str:
     return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
 
 
-@lru_cache(maxsize=REMEMBERED)
-def block_of(host: str) -> str:
-    """The addresses that one owner usually has all of: a /24 of IPv4, a /64 of IPv6.
-
-    On loopback, where everybody is one owner, each address is a block. `host`: as peers or sockets name it.
-    """
+def _block_of(host: str) -> str:
     host = plain_host(host)
     try:
         ip = ipaddress.ip_address(host)
@@ -54,6 +51,14 @@ def block_of(host: str) -> str:
     if ip.is_loopback:
         return host
     return str(ipaddress.ip_network((ip, 24 if ip.version == 4 else 64), strict=False))
+
+
+block_of: Callable[[str], str] = Memo(_block_of, REMEMBERED).__getitem__
+"""The addresses that one owner usually has all of: a /24 of IPv4, a /64 of IPv6.
+
+On loopback, where everybody is one owner, each address is a block. It takes a host as peers or sockets name
+it.
+"""
 
 
 def _is_a_peers(host: str, port: int) -> bool:

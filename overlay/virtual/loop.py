@@ -154,6 +154,7 @@ _SLOTS_A_SECOND = 128
 """A power of two, so that the bounds of slots are exact."""
 _NEVER = 2.0**40
 """Seconds: what is farther away than any run lasts shares the last slot."""
+_LAST_SLOT = int(_NEVER) * _SLOTS_A_SECOND
 
 _new_soon = Soon.__new__
 _new_timer = VirtualTimer.__new__
@@ -267,7 +268,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._put_off(when, (when, number, action, args))
 
     def _put_off(self, when: float, event: tuple[Any, ...]) -> None:
-        slot = int(min(when, _NEVER) * _SLOTS_A_SECOND)
+        slot = int(when * _SLOTS_A_SECOND) if when < _NEVER else _LAST_SLOT
         events = self._later.get(slot)
         if events is None:
             self._later[slot] = [event]
