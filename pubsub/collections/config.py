@@ -36,9 +36,6 @@ class OneOfNConfig:
     most_attempts: int = 8
     """How often an element may be given back."""
 
-    try_again: float = 2.0
-    """Seconds after which an element that all takers gave back is offered to them again."""
-
     gone_after: float = 5.0
     """Seconds out of the view after which a participant that has not left counts as gone: what it had in
     hand goes to others, and what it had to give is given by others. When participants enter, those who are
@@ -46,9 +43,6 @@ class OneOfNConfig:
 
     spares: int = 3
     """Takers that get a spare copy of each element, if there are as many."""
-
-    most_remembered: int = 65_536
-    """Elements taken, and spare copies, that a participant remembers."""
 
     def __post_init__(self) -> None:
         check_positive(self, besides=("spares",))

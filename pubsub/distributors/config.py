@@ -41,17 +41,9 @@ class DistributorConfig:
     window: int = 4096
     """Messages, or pieces of large ones, that may be on their way to one subscriber."""
 
-    least_pace: float = 0.2
-    """Subscribers acknowledge within max(least_pace, subscribers x pace_each)."""
-
-    pace_each: float = 0.0004
-    """Seconds of a distributor's attention that one acknowledgement may take: 2,500 of them a second."""
-
     most_sources: int = 1024
     """Publishers of one service that are remembered; those that were silent longest make way. Of the
     latest 16 x most_sources that made way, the number of the last message is remembered."""
-
-    most_services: int = 4096
 
     def __post_init__(self) -> None:
         check_positive(self, besides=("window", "recent_bytes", "buffer_bytes"))
@@ -87,9 +79,6 @@ class ClientConfig:
 
     room: int = 4096
     """Messages, or pieces of large ones, that a subscriber takes ahead of its application."""
-
-    ack_every: int = 512
-    """Messages, or pieces of large ones, after which a subscriber acknowledges at once, not at its pace."""
 
     in_flight: int = 256
     """Messages of a publisher that its distributor has not acknowledged."""

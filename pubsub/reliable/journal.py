@@ -42,7 +42,6 @@ MOST_TOGETHER = 4096
 """Writes in one commit, so that those who wait for the first of many do not wait for all of them."""
 
 _OWNER = "CREATE TABLE IF NOT EXISTS journal_owner (one INTEGER PRIMARY KEY, owner TEXT);"
-_IN_MEMORY = ":memory:"
 
 _log = logging.getLogger(__name__)
 

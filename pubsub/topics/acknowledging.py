@@ -30,6 +30,9 @@ MOST_SOURCES = 64
 STATEMENT_BYTES = 64
 """Bytes of a statement without its numbers, at most."""
 
+ACK_EVERY = 32
+"""Acknowledgements that are sent at once, before the delay for which they are collected."""
+
 
 Action = Callable[[], None]
 
@@ -77,7 +80,7 @@ class Acknowledging:
         to = item.publisher if state.membership.can_talk_to(item.publisher) else came_from
         self._due.setdefault(to, {})[item.source] = None
         self._count += 1
-        if self._count >= state.config.ack_every:
+        if self._count >= ACK_EVERY:
             self.flush()
         else:
             self._timer.set(state.config.ack_delay)

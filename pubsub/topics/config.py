@@ -34,9 +34,6 @@ class TopicMembershipConfig:
     """Participants of one topic. For one more, the one that cannot be reached for longest counts as having
     left; where all can be reached, it is refused. As many of those who left are remembered."""
 
-    remember_left: float = 3600.0
-    """How long one that left is remembered at most, so that old gossip does not bring it back."""
-
     def __post_init__(self) -> None:
         check_positive(self)
 
@@ -47,16 +44,6 @@ class BroadcastConfig:
 
     ack_delay: float = 0.1
     """How long a participant collects acknowledgements before it sends them."""
-
-    ack_every: int = 32
-    """It sends them at once when it has this many."""
-
-    tell_delay: float = 0.5
-    """How long a publisher without further messages waits before it tells everybody what may be forgotten."""
-
-    forward_delay: float = 0.3
-    """How long a participant waits after a change of the channels, for others to speak, before it
-    forwards."""
 
     patience: float = 2.0
     """A message that is not acknowledged by all after this many seconds is looked after by everybody who

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 FARTHEST_BOOT = LARGEST >> 1
 """A boot that nobody reaches: a participant that is said to have reached it does not begin above it."""
 
+REMEMBER_LEFT = 3600.0
+"""Seconds for which one that left is remembered at most, so that old gossip does not bring it back."""
+
 
 class TopicMembership:
     """One participant. It begins with `start` or `subscribe`; the driver hands it messages and hints."""
@@ -416,6 +419,6 @@ class TopicMembership:
                 self._spreading.tell(contact, always=False)
 
     def _forget_those_who_left(self) -> None:
-        before = self._context.now() - self._config.remember_left
+        before = self._context.now() - REMEMBER_LEFT
         for peer in self._knowledge.roster.forget_left(before):
             self._spreading.news.gone(NewsItem(Kind.ENTRY, peer))

@@ -33,6 +33,12 @@ from pubsub.topics.forwarding import CheckAndForward
 from pubsub.topics.messages import NumbersOnWire
 from pubsub.topics.state import AcknowledgedBy, BroadcastState
 
+TELL_SECONDS = 0.5
+"""How long a publisher without further messages waits before it tells everybody what may be forgotten."""
+
+FORWARD_SECONDS = 0.3
+"""How long a participant waits after a change of the channels, for others to speak, before it forwards."""
+
 OnMissing = Callable[[bytes, Numbers], None]
 """A source, and numbers of it that others have let go, some of which never came here."""
 
@@ -155,7 +161,7 @@ class TopicUpkeep:
 
     def check_soon(self) -> None:
         """After a change of the channels: see who lacks what, when others have had time to speak."""
-        self._check_timer.set(self._state.config.forward_delay)
+        self._check_timer.set(FORWARD_SECONDS)
 
     def look_after_later(self) -> None:
         self._look_timer.set(self._state.config.check_interval)
@@ -172,7 +178,7 @@ class TopicUpkeep:
         state = self._state
         garbage = state.garbage.get(state.own_source)
         if garbage is not None and garbage.highest > self._told:
-            self._tell_timer.set(state.config.tell_delay)
+            self._tell_timer.set(TELL_SECONDS)
         self._acknowledging.ask_again_if_refused()
         self._room()
 

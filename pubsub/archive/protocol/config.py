@@ -9,6 +9,9 @@ from overlay.errors import UsageError, check_positive
 DEADLINE = 30.0
 """Seconds that a durable event has to become safe, unless told otherwise."""
 
+GRACE = 0.05
+"""Seconds in which a notification's event may still come by itself before it is asked for."""
+
 
 @dataclass(frozen=True)
 class DurableConfig:
@@ -49,9 +52,6 @@ class DurableConfig:
 
     listen: float = 0.3
     """How long answers to a discovery are waited for after the first, before the best one is chosen."""
-
-    grace: float = 0.05
-    """How long a notification's event may still come by itself before it is asked for."""
 
     buffer: int = 10_000
     """Events that a publisher keeps until they are safe; beyond, publishing waits."""

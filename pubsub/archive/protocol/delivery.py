@@ -24,6 +24,7 @@ from itertools import islice, takewhile
 from math import inf
 from typing import Any
 
+from pubsub.archive.protocol.config import GRACE
 from pubsub.archive.protocol.frontier import Given, Marks, begin_of
 from pubsub.archive.protocol.subscriber import DurableSubscriber, Numbered
 
@@ -101,7 +102,7 @@ class OrderedSubscriber(DurableSubscriber):
             if self._given.add(numbered.origin, numbered.stream, numbered.catenation):
                 self._in_hand.append(numbered)
                 self._deliver(numbered)
-        self._invoice_soon(self._config.grace)
+        self._invoice_soon(GRACE)
 
     def _done_to(self) -> int:
         granted = self._granted

@@ -14,6 +14,7 @@ from overlay.bounded import remember
 from overlay.contact import Contact
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import join, join_ids, read_event
+from pubsub.archive.protocol.config import GRACE
 from pubsub.archive.protocol.dissemination import EntityDissemination, Serving, SubscriberSession
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory, Page
@@ -386,7 +387,7 @@ class Notifier:
         counts as missed."""
         world, serving = self._world, entity.serving
         assert serving is not None
-        is_quiet = world.context.now() - session.notified_at >= QUIET * world.config.grace
+        is_quiet = world.context.now() - session.notified_at >= QUIET * GRACE
         response = AckResponse(
             world.topic,
             entity.name,

@@ -19,7 +19,7 @@ from overlay.bounded import remember
 from overlay.contact import Contact
 from overlay.context import Context, OneTimer
 from pubsub.archive.protocol.archived_event import Received
-from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.config import GRACE, DurableConfig
 from pubsub.archive.protocol.frontier import Given, Marks, origin_of
 from pubsub.archive.protocol.messages import (
     BUSY,
@@ -330,7 +330,7 @@ class DurableSubscriber(ABC):
             if sequence > self.sync and not self._has(sequence):
                 self._wanted[sequence] = None
         if self._wanted:
-            self._asking.set(self._config.grace)
+            self._asking.set(GRACE)
 
     def _ask(self) -> None:
         self._wanted = {one: None for one in self._wanted if one > self.sync and not self._has(one)}
@@ -345,7 +345,7 @@ class DurableSubscriber(ABC):
         if self._unsent_done >= DONE_A_TIME:
             self._invoice_soon(0)
         elif not self._invoice_timer.is_set:  # one that is set fires within the grace
-            self._invoice_soon(self._config.grace)
+            self._invoice_soon(GRACE)
 
     def _invoice_soon(self, delay: float) -> None:
         if self._closed or not self.is_registered:

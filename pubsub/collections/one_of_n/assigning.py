@@ -13,6 +13,9 @@ from pubsub.collections.config import OneOfNConfig
 from pubsub.collections.messages import ElementId, ElementOffer, TakerAnswer
 from pubsub.filters import Filter
 
+TRY_AGAIN_SECONDS = 2.0
+"""After which an element that all takers gave back is offered to them again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taker:
@@ -142,7 +145,7 @@ class Assigner:
             if item.attempts >= self._config.most_attempts:
                 self._drop(item)
             else:
-                self._timer.set(self._config.try_again)
+                self._timer.set(TRY_AGAIN_SECONDS)
         self._give()
 
     def undelivered(self, taker: PeerId, offer: ElementOffer) -> None:
@@ -160,7 +163,7 @@ class Assigner:
         """Offer the elements that every taker gave back to the takers that are there."""
         for item in self._items.values():
             if item.given_back_by:
-                self._timer.set(self._config.try_again)
+                self._timer.set(TRY_AGAIN_SECONDS)
                 if item.holder is None and all(p in item.given_back_by for p in self.takers):
                     item.given_back_by.clear()
         self._give()

@@ -15,6 +15,9 @@ from pubsub.collections.one_of_n.leases import TakerLeases
 from pubsub.collections.one_of_n.redelivery import Redelivery
 from pubsub.data import unpack_data
 
+MOST_REMEMBERED = 65_536
+"""Elements taken, and spare copies, that a participant remembers."""
+
 
 class Presence:
     """Who is there to assign and take: in the view, or out of it for no longer than a moment; a core.
@@ -91,7 +94,7 @@ class Sharing:
             tell_taken,
             lambda offer: self.redelivery.keep(offer),
             now,
-            self.config.most_remembered,
+            MOST_REMEMBERED,
         )
         self.redelivery = Redelivery(
             me,
@@ -100,7 +103,7 @@ class Sharing:
             lambda: [*self.leases.claimed, *self.assigner.element_ids],
             self._adopt,
             self._divided,
-            self.config.most_remembered,
+            MOST_REMEMBERED,
         )
         self._is_asked = False
 

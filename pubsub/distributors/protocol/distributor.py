@@ -37,7 +37,7 @@ from pubsub.distributors.messages import (
     Want,
 )
 from pubsub.distributors.protocol.exchange import DistributorExchange, History, NoHistory, Recall
-from pubsub.distributors.protocol.fanout import HEAD_BYTES, Fanout
+from pubsub.distributors.protocol.fanout import HEAD_BYTES, LEAST_PACE, Fanout
 from pubsub.distributors.protocol.membership import DistributorMembership
 from pubsub.distributors.protocol.service import Service, Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
@@ -48,6 +48,9 @@ from pubsub.reliable.runs import is_source, publisher_of
 REMEMBER_REMOVED = 600.0
 """Seconds for which a service that was removed is known to be: a distributor that was away for longer brings
 it back."""
+
+MOST_SERVICES = 4096
+"""Services of one distributor."""
 
 LATEST_VERSION = 1 << 62
 """A version that is believed is lower."""
@@ -252,7 +255,7 @@ class DistributorCore:
 
     def _note_removed(self, name: str, version: int) -> None:
         removed = (version, self._peers.now())
-        remember(self._removed, name, removed, self.config.most_services)
+        remember(self._removed, name, removed, MOST_SERVICES)
 
     def _forget_removed(self) -> None:
         long_ago = self._peers.now() - REMEMBER_REMOVED
@@ -260,7 +263,7 @@ class DistributorCore:
             del self._removed[name]
 
     def _make(self, name: str, version: int = 1) -> Service | None:
-        if len(self.services) >= self.config.most_services or len(name) > 255:
+        if len(self.services) >= MOST_SERVICES or len(name) > 255:
             self.dropped.add("too_many_services")
             return None
         self._removed.pop(name, None)
@@ -402,7 +405,7 @@ class DistributorCore:
                 service = self._make(block.service)
             if service is None and own and not from_peer:
                 self.dropped.add("no_service")
-                self._clients.send(sender, Alive(0, 0, False, self.config.least_pace))
+                self._clients.send(sender, Alive(0, 0, False, LEAST_PACE))
             elif service is None or not (own or from_peer):
                 self.dropped.add("no_service" if service is None else "not_its_source")
             elif own and not from_peer:
@@ -514,7 +517,7 @@ class DistributorCore:
             self._wake_for(service)
         elif received.ask:
             knows = received.stream == 0
-            self._clients.send(sender, Alive(received.stream, 0, knows, self.config.least_pace))
+            self._clients.send(sender, Alive(received.stream, 0, knows, LEAST_PACE))
 
     def service_of(self, stream: int) -> str | None:
         """The service whose messages go out under this stream."""

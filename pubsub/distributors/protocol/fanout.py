@@ -28,6 +28,12 @@ MOST_RESENT = 64
 
 CACHED_BATCHES = 256
 
+LEAST_PACE = 0.2
+"""Subscribers acknowledge within so many seconds, or within `PACE_EACH` for each of them if that is more."""
+
+PACE_EACH = 0.0004
+"""Seconds of a distributor's attention that one acknowledgement may take: 2,500 of them a second."""
+
 
 @dataclass(slots=True)
 class LocalSubscriber:
@@ -215,7 +221,7 @@ class Fanout:
     @property
     def pace(self) -> float:
         """Seconds within which subscribers are to acknowledge; longer the more of them there are."""
-        return max(self._config.least_pace, len(self._ring) * self._config.pace_each)
+        return max(LEAST_PACE, len(self._ring) * PACE_EACH)
 
     # Hearing.
 

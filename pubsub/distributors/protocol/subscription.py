@@ -268,6 +268,9 @@ MOST_REPORTED = 64
 LARGE_REQUEST = 16
 """Sources in a request that may not fit a datagram; it goes over the channel."""
 
+ACK_EVERY = 512
+"""Messages, or pieces of large ones, after which a subscriber acknowledges at once, not at its pace."""
+
 UNSUBSCRIBE_TRIES = 8
 
 MOST_TOLD_OFF = 64
@@ -455,7 +458,7 @@ class SubscriptionCore:
         if room <= 0:
             return
         reception.receive(deliveries, room)
-        if reception.count - self._acked_count >= self._config.ack_every:
+        if reception.count - self._acked_count >= ACK_EVERY:
             self._acknowledge()
         elif not self._ack_timer.is_set:
             self._ack_timer.set(deliveries.pace * self._context.random.uniform(0.5, 1.0))

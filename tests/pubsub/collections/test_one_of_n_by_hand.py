@@ -318,9 +318,7 @@ def test_an_offer_of_one_who_is_gone_is_not_taken() -> None:
         "in_hand",
         "most_waiting",
         "most_attempts",
-        "try_again",
         "gone_after",
-        "most_remembered",
         "spares",
     ],
 )
