@@ -146,7 +146,8 @@ class DurableSubscription:
         self._given_back: dict[int, tuple[DurableEvent, Timer]] = {}
         """Events that were given back, and come again after a while."""
         self._missed = 0
-        self._live: dict[bytes, Event] = {}
+        self._live: Event | None = None
+        """The one that has come live, while it is handed on."""
         self._feed: LiveFeed | None = None
         self._watch: NearerWatch | None = None
         self._core: DurableSubscriber | None = None
@@ -421,16 +422,15 @@ class DurableSubscription:
     def _heard(self, event: Event) -> None:
         assert isinstance(self._core, OptimisticSubscriber)
         if len(self._queue) < self._client.config.unread:
-            self._live[event.id] = event
+            self._live = event
             self._core.heard(event.id)
-            self._live.pop(event.id, None)
+            self._live = None
 
     def _deliver(self, numbered: Numbered) -> None:
         assert self._core is not None
         missed, self._missed = self._missed, 0
-        live = self._live.get(numbered.id) if self._live else None
-        if live is not None:
-            event = from_gossip(live, numbered, missed)
+        if self._live is not None:
+            event = from_gossip(self._live, numbered, missed)
         else:
             try:
                 event = from_archive(
