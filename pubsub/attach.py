@@ -174,6 +174,7 @@ class Attachment:
         self.control: Context = runtime.context("channel")
         self.questions: Context = runtime.context("datagram")
         """For what is asked again until it is answered."""
+        self.finds_all = config.uses_dht
         self.draws_tables = MODES[self._mode].samples
         self.find_contacts: FindContacts = (
             directory.sample if self.draws_tables else directory.contacts

@@ -169,6 +169,7 @@ class Node:
             end_membership=attachment.end_membership,
             find_contacts=attachment.find_contacts,
             draws_tables=attachment.draws_tables,
+            finds_all=attachment.finds_all,
             is_light=attachment.is_light,
             metrics=self.metrics,
             observer=self._trace,

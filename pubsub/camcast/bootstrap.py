@@ -1,7 +1,8 @@
 """Bootstrap: finding somebody in the super-communities (CAMCAST, figure 5 and section 3.3).
 
 Known contacts come first: those that the directory names. Else the neighbourhood is asked, and hands the
-question on a few times. While nobody is found the search widens, a level of super-topics at a time, up to
+question on a few times; where the directory knows of every community, only in the first round, and when those
+that it names do not answer. While nobody is found the search widens, a level of super-topics at a time, up to
 the root; so processes near the root are not asked by everyone. Found farther up than a parent, a
 super-process serves as a bridge. While a parent is not linked, the search is repeated by those who keep the
 links in touch (see `pubsub.camcast.links`): about g processes of the community at a time.
@@ -48,9 +49,18 @@ class SuperSearch:
         round_over: Callable[[], None],
         *,
         draws: bool,
+        finds_all: bool,
     ) -> None:
-        """`draws`: `find_contacts` gives uniform samples, and these make the super-topic tables."""
+        """`draws`: `find_contacts` gives uniform samples, and these make the super-topic tables.
+
+        `finds_all`: it knows of every community. Where it names nobody there is nobody, and to ask around
+        again and again would cost each member of a topic without super-communities several messages a second.
+        """
         self._draws = draws
+        self._finds_all = finds_all
+        self._has_searched = False
+        self._is_named = False
+        """The directory has named somebody, who may have crashed."""
         self._community = community
         self._context = context
         self._find_contacts = find_contacts
@@ -101,6 +111,7 @@ class SuperSearch:
 
     def _ask_directory(self) -> None:
         self._step += 1
+        self._is_named = False
         step, missing = self._step, self._links.tables.missing()
         open_lookups = len(missing)
 
@@ -112,6 +123,7 @@ class SuperSearch:
 
         def look_up(topic: Topic) -> None:
             def found(contacts: tuple[Contact, ...]) -> None:
+                self._is_named = self._is_named or bool(contacts)
                 if self._draws:
                     self._links.draw(topic.name, contacts, looked_up)
                 else:
@@ -129,6 +141,8 @@ class SuperSearch:
         tables = self._links.tables
         if not tables.missing() or (self._asked_around and tables.covered()):
             self._end_round()
+        elif self._finds_all and self._has_searched and not self._is_named:
+            self._widen()
         else:
             self._asked_around = True
             self._ask_neighbourhood()
@@ -176,4 +190,5 @@ class SuperSearch:
 
     def _end_round(self) -> None:
         self._searching = False
+        self._has_searched = True
         self._round_over()

@@ -77,6 +77,8 @@ class Services:
     draws_tables: bool
     """Whether `find_contacts` gives uniform samples, which then make the super-topic tables."""
     metrics: Metrics
+    finds_all: bool = False
+    """Whether `find_contacts` knows of every community, and not only of some."""
     is_light: bool = False
     """Whether this process is a light member, which leaves most of the upkeep to others."""
     observer: Observer | None = None
@@ -179,6 +181,7 @@ class Community:
             self.links,
             self._search_over,
             draws=services.draws_tables,
+            finds_all=services.finds_all,
         )
         self.membership = services.make_membership(self.name, self._parameters, self)
         self._dissemination = services.dissemination(self)

@@ -1,4 +1,4 @@
-"""A light member sends a fraction of what others do, and is given events as they are."""
+"""Nodes at rest send little: light members, and members of a topic that has no super-communities."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bench.populations.emulated import DatagramCount
 from overlay.dht import DhtConfig
 from overlay.virtual import nth_host
 from tests.pubsub.playground import Playground, play, received
@@ -27,6 +28,24 @@ def test_a_light_member_is_quiet_and_gets_events(mode: str) -> None:
         assert sent[-1] < usual / 4
         await p.nodes[-2].publish("/a/b", 1)
         assert (await received(events, 1))[0].data == 1
+
+    play(1, main, mode)
+
+
+@pytest.mark.parametrize("mode", ["semi-structured", "structured", "hyparview"])
+def test_nobody_is_asked_for_super_communities_that_the_directory_does_not_have(mode: str) -> None:
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a/b", 6)
+        await asyncio.sleep(30)
+        count = DatagramCount()
+        with p.network.rule(count):
+            await asyncio.sleep(60)
+        assert count.by_name["Query"], "the directory is asked"
+        assert not count.by_name["FindSuper"]
+        _, above = await p.subscriber("/a")
+        await asyncio.sleep(10)
+        await p.nodes[0].publish("/a/b", 1)
+        assert (await received(above, 1))[0].data == 1
 
     play(1, main, mode)
 
