@@ -140,7 +140,7 @@ class HyParViewConfig:
     """The member that many steps before the end of the walk takes the newcomer into its passive view (PRWL).
     0 to `active_walk`."""
 
-    shuffle_seconds: float = 20.0
+    shuffle_seconds: float = 40.0
     """Each member begins one shuffle this often."""
 
     shuffled_active: int = 3
@@ -149,7 +149,7 @@ class HyParViewConfig:
     shuffled_passive: int = 4
     """Members of the passive view in a shuffle. 0 to 16."""
 
-    keep_seconds: float = 3.0
+    keep_seconds: float = 3.5
     """Each member asks one neighbour for a sign of life this often: 2 / keep_seconds messages a second and
     member, whatever the views' sizes."""
 
