@@ -24,8 +24,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bench.experiment import Experiment
 from bench.progress import Progress, Watch, estimated_seconds
 from bench.results import error_table
-from bench.spark.barrier import run_across
-from bench.spark.executor import GATHERED, made_of_grid, result_schema, run_dealt, run_rows
+from bench.spark.executor import (
+    GATHERED,
+    made_of_grid,
+    result_schema,
+    run_across,
+    run_dealt,
+    run_rows,
+)
 from bench.spark.session import is_connect
 from bench.store import ResultStore
 from bench.suites.grid import Grid

@@ -2,7 +2,7 @@
 
 A row builds one network, lets it settle, kills what is to crash, waits until the tables are repaired, and
 publishes its events one after another, those of a series of p_sel in turn. The processes are on this machine,
-or one on each of some executors of Spark (`bench.spark.barrier`). Nothing is made to be lost; events travel
+or one on each of some executors of Spark (`bench.spark.executor`). Nothing is made to be lost; events travel
 over channels. Times depend on the machines and their load: nothing here is the same twice.
 """
 
