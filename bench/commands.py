@@ -317,11 +317,13 @@ def print_tables(workload: Workload, rows: Sequence[Row]) -> None:
             print(f"\n{table.title}\n{as_text(table, lines)}", flush=True)
             if table.about:
                 print(table.about)
-    any_columns = any(table.columns for table in workload.tables)  # listings show notes themselves
+    listings = [set(table.keys) for table in workload.tables if not table.columns]
     for row in rows:
-        if row.note and row.event is None and (row.metric == LEFT_OUT or any_columns):
-            what = LEFT_OUT if row.metric == LEFT_OUT else row.metric
-            print(f"{what}: {row.what}: {row.note}")
+        is_left_out = row.metric == LEFT_OUT
+        # A listing shows the notes of its lines itself.
+        is_listed = not is_left_out and any(keys <= set(row.settings) for keys in listings)
+        if row.note and row.event is None and not is_listed:
+            print(f"{row.metric}: {row.what}: {row.note}")
 
 
 def _say_progress(row: Row) -> None:

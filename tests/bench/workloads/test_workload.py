@@ -103,6 +103,23 @@ def test_rows_are_kept_with_what_they_were_made_on(
     assert run_workload(MADE_UP, MADE_UP.defaults(quick=False), tmp_path) == 1, "a failure is told"
 
 
+def test_a_note_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a listing beside its value; with other tables, which have no place for it, below them."""
+    rows = (
+        Row({"layer": "sealing"}, "seal", 2.5, "us", note="plain: 0.7"),
+        Row({"way": "by pigeon"}, "rate", 3.0, "1/s", note="two were lost"),
+    )
+    tables = (
+        RowTable("layers", "Layers", {"layer": "layer"}),
+        RowTable("ways", "Ways", {"way": "way"}, {"rate": "{rate:.0f}"}),
+    )
+    both = replace(MADE_UP, run=lambda options: rows, tables=tables)
+    run_workload(both, both.defaults(quick=True), tmp_path)
+    shown = capsys.readouterr().out
+    assert shown.count("plain: 0.7") == 1
+    assert "rate: by pigeon: two were lost" in shown
+
+
 def test_readers_take_the_newest_run_of_each_experiment() -> None:
     old = replace(provenance("x"), started="2026-01-01 00:00:00 UTC")
     new = replace(old, started="2026-02-01 00:00:00 UTC")
