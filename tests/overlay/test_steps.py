@@ -56,17 +56,22 @@ def test_steps_together_wait_for_all_and_keep_the_order() -> None:
     assert done == [[1, 2]]
     Steps(together(list[Steps[int]]()), done.append)  # type: ignore[arg-type]
     assert done[1] == []
+    Steps(together([_sum(asked, "a", "b")]), done.append)
+    asked.waiting["a"](3)
+    asked.waiting["b"](4)
+    assert done[2] == [7]
 
 
-def test_cancelling_steps_cancels_what_they_wait_for_and_tells_nobody() -> None:
+@pytest.mark.parametrize("names", ["ab", "a"])
+def test_cancelling_steps_cancels_what_they_wait_for_and_tells_nobody(names: str) -> None:
     asked, done, running = Asked(), list[list[int]](), dict[Steps[list[int]], None]()
-    work = together([_sum(asked, "a"), _sum(asked, "b")])
-    steps: Steps[list[int]] = Steps(work, done.append, among=running)  # type: ignore[arg-type]
+    work = together([_sum(asked, name) for name in names])
+    steps: Steps[list[int]] = Steps(work, done.append, among=running)
     assert list(running) == [steps]
     steps.cancel()
-    assert sorted(asked.cancelled) == ["a", "b"]
-    asked.waiting["a"](1)
-    asked.waiting["b"](1)
+    assert sorted(asked.cancelled) == list(names)
+    for name in names:
+        asked.waiting[name](1)
     assert (done, running) == ([], {})
 
 
