@@ -105,12 +105,12 @@ def virtual_network() -> Iterator[Row]:
     echo = _best_rate(_virtually, _echo)
     streams = _best_rate(_virtually, _echo_streams)
     real = _best_rate(asyncio.run, _echo)
-    yield _row("virtual network", "echo, protocols", echo, "datagrams/s", "goal: 150,000")
-    yield _row("virtual network", "echo, asyncio-dgram", streams, "datagrams/s", "goal: 60,000")
+    yield _row("virtual network", "echo, protocols", echo, "datagrams/s")
+    yield _row("virtual network", "echo, asyncio-dgram", streams, "datagrams/s")
     note = f"loopback {real:,.0f}/s, asyncio"
     yield _row("virtual network", "against loopback", echo / real, "x", note)
     name = f"boot of {SERVERS} kademlia servers"
-    yield _row("virtual network", name, _boot_seconds(), "s", "goal: under 10")
+    yield _row("virtual network", name, _boot_seconds(), "s")
 
 
 def _virtually(main: Coroutine[Any, Any, Any]) -> None:
