@@ -11,6 +11,7 @@ import pytest
 
 from overlay.contact import Address
 from overlay.identity import Identity
+from overlay.virtual import Network, nth_host
 from pubsub.archive.archive import Archive
 from pubsub.archive.errors import ArchiveError, NoArchiveFound
 from pubsub.archive.hand_over import request_hand_over
@@ -392,3 +393,44 @@ def test_every_message_that_a_node_takes_has_a_rule(tmp_path: Path) -> None:
             assert len(taken) > 30
 
     play(main)
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(2, 6))]
+)
+def test_elements_reach_all_others_though_a_right_was_taken_back_beyond_a_partition(
+    seed: int,
+) -> None:
+    """She is on the other side, with one that believes in her right until the partition has healed."""
+    network = Network(seed, loss=0.05)
+
+    async def main(party: Party) -> None:
+        right = right_of(WRITER, BOTH, "/soccer").packed
+        one = await party.node(WRITER, right)
+        two = await party.node(READER, TO_READ.packed)
+        three = await party.node(OTHER, OTHER_READS.packed)
+        four = await party.node(KEEPER, right_of(KEEPER, BOTH, "/soccer").packed)
+        async with (
+            one.collection(DAStrongSet, "/soccer") as first,
+            two.collection(DAStrongSet, "/soccer") as hers,
+            three.collection(DAStrongSet, "/soccer") as third,
+            four.collection(DAStrongSet, "/soccer") as fourth,
+        ):
+            await first.add("begun", wait="safe")
+            two.attachment.gate.authority.take_back = lambda revocation: True
+            network.partition([nth_host(0), nth_host(2)], [nth_host(1), nth_host(3)])
+            await asyncio.sleep(30)
+            await one.revoke(revoke(TO_READ, ROOT))
+            for number in range(5):
+                await first.add(number)
+                await fourth.add(10 + number)
+                await asyncio.sleep(1)
+            assert {10, 14} <= set(hers), "nobody there can know"
+            network.heal()
+            await asyncio.sleep(COMPARE_SECONDS + 15)
+            await first.add("last", wait="safe", deadline=30.0)
+            expected = {"begun", "last", *range(5), *range(10, 15)}
+            assert set(first) == set(third) == set(fourth) == expected
+            assert "last" not in hers
+
+    play(main, network=network)
