@@ -10,10 +10,10 @@ only if its own key holds it; a right that ends, or is taken back, counts no mor
 
 Revocations are events of the topic `REVOCATIONS`, which every node of such a network joins, and reach all
 within the time of any event. Who missed one has it from others: two nodes that show each other their rights
-compare what they know to be taken back, and each node does so with a member of that topic as it joins and
+compare what they know to be taken back, and each node does so with two members of that topic as it joins and
 every `COMPARE_SECONDS`, and with all that it knows when it has learnt something new that way. So a
 revocation works within seconds where it arrives, and after `COMPARE_SECONDS` and some seconds at nodes that
-were cut off, alone or many together, and are back.
+were cut off, alone or many together, and are back; some turns later where members hide what they know.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from overlay.wire import message
 from pubsub.rights import Action, Authority, Holder, Right, RightError
 
 COMPARE_SECONDS = 30.0
-"""Between two comparisons of revocations with a member of their topic."""
+"""Between two comparisons of revocations with members of their topic."""
+
+COMPARED_AT_ONCE = 2
+"""With how many: one of them may hide what it knows."""
 
 MOST_SHOWN = 16
 """Rights that one peer may show."""
@@ -293,21 +296,19 @@ class Gate:
     # Revocations.
 
     def compare_with(self, members: Callable[[], Sequence[Contact]]) -> None:
-        """Compare what was taken back with one of the members, now and every `COMPARE_SECONDS`; with all of
+        """Compare what was taken back with some of the members, now and every `COMPARE_SECONDS`; with all of
         them when others have told this node something new."""
         self._members = members
-        self._compare_with_one()
+        self._compare_with_some()
 
-    def _compare_with_one(self) -> None:
+    def _compare_with_some(self) -> None:
         found = self._members()
-        if found:
-            self._show(self._context.random.choice(found), wanted=True)
-        self._compared = self._context.call_later(COMPARE_SECONDS, self._compare_with_one)
+        self._compare(self._context.random.sample(found, min(COMPARED_AT_ONCE, len(found))))
 
-    def _compare_with_all(self) -> None:
-        for member in self._members():
+    def _compare(self, members: Sequence[Contact]) -> None:
+        for member in members:
             self._show(member, wanted=True)
-        self._compared = self._context.call_later(COMPARE_SECONDS, self._compare_with_one)
+        self._compared = self._context.call_later(COMPARE_SECONDS, self._compare_with_some)
 
     def _spread(self) -> None:
         """Others may have been cut off as this node was, and hear of it from one to the next."""
@@ -316,7 +317,9 @@ class Gate:
             return
         self._spread_at = max(now + NEWS_PAUSE, self._spread_at + TELL_SECONDS)
         self._compared.cancel()
-        self._compared = self._context.call_later(self._spread_at - now, self._compare_with_all)
+        self._compared = self._context.call_later(
+            self._spread_at - now, lambda: self._compare(self._members())
+        )
 
     def _tell_revocations(self, to: Contact) -> None:
         now = self._context.now()

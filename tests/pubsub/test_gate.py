@@ -11,7 +11,7 @@ from overlay.contact import Contact
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from pubsub import gate
-from pubsub.gate import NEWS_PAUSE, TELL_SECONDS, Gate, ShowRights, TakenBack
+from pubsub.gate import COMPARED_AT_ONCE, NEWS_PAUSE, TELL_SECONDS, Gate, ShowRights, TakenBack
 from pubsub.rights import Action, Authority, Grant, grant_first, revoke
 
 AUTHORITY = Identity(b"a" * 32)
@@ -120,7 +120,7 @@ def test_who_is_told_of_a_revocation_has_all_its_members_told_and_not_more_often
     one = Gate(world, Authority([AUTHORITY.public_key], lambda: 0.0), [], Metrics())
     peers = [Contact(Identity(bytes([n]) * 32).id, f"10.0.{n}.1", 1) for n in range(1, 9)]
     one.compare_with(lambda: peers)
-    assert len(world.sent) == 1
+    assert len(world.sent) == COMPARED_AT_ONCE
 
     def tell(number: int) -> None:
         grant = Grant(bytes([number]) * 32, Action.SUBSCRIBE, "/t")
@@ -133,7 +133,7 @@ def test_who_is_told_of_a_revocation_has_all_its_members_told_and_not_more_often
     assert delay == NEWS_PAUSE
     world.timers.clear()
     action()
-    assert [to for to, _ in world.sent[1:]] == peers
+    assert [to for to, _ in world.sent[COMPARED_AT_ONCE:]] == peers
     tell(1)
     assert len(world.timers) == 1
     world.time = 1.0
