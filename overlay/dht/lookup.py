@@ -26,6 +26,9 @@ from overlay.wire import WireError
 
 T = TypeVar("T")
 
+MOST_NAMED = 20
+"""Contacts that a peer is asked for, or k if that is more, where everybody who is named is wanted."""
+
 
 @dataclass(frozen=True)
 class LookupReport:
@@ -211,7 +214,8 @@ class NodeLookup(Lookup[list[Contact]]):
         wide: int,
         done: Callable[[list[Contact]], None],
     ) -> None:
-        super().__init__(parts, target, exact, done, wide if wide > exact else 0)
+        reach = min(wide, max(parts.config.k, MOST_NAMED)) if wide > exact else 0
+        super().__init__(parts, target, exact, done, reach)
         self._exact = exact
         self._wide = wide
 

@@ -1,6 +1,6 @@
 """How a node becomes part of the network, and what it does by itself to stay there.
 
-Joining: first contacts, one's own neighbourhood, then a few nodes of every farther part of the space.
+Joining: first contacts, one's own neighbourhood, then a node of every farther part of the space.
 Upkeep: each round checks a contact that has been silent, or meets a neighbour that the node was only told of
 when it joined (a light member, whom nobody asks for contacts, does neither), tries one of the dead again (the
 network may only have been cut in two), refreshes buckets into which nothing has looked for long, publishes
@@ -23,7 +23,7 @@ from overlay.dht.exchange import Call
 from overlay.dht.lookup import NodeLookup
 from overlay.dht.messages import Pong
 from overlay.dht.routing import Contacts
-from overlay.dht.upstream import RoutedPeer
+from overlay.dht.upstream import RoutedPeer, peer_of
 from overlay.dht.values import GIVERS
 from overlay.errors import NetworkError
 from overlay.steps import Steps, answer_to, pause, together
@@ -47,6 +47,9 @@ died, and in seconds, whichever is less. After a mass crash the traffic so comes
 FEWEST_ASKED = 2 * GIVERS
 """Of the neighbourhood, when a node joins, itself among them: those of a key's holders that hand it on to a
 newcomer must know the newcomer, and questions may be lost."""
+
+EVERYBODY = 1000
+"""More contacts than are named in one lookup."""
 
 _log = logging.getLogger(__name__)
 
@@ -167,7 +170,7 @@ def backoff(first: float, attempt: int, draw: Randomness) -> float:
 
 
 async def explore(node: Joiner, config: DhtConfig) -> list[Contact]:
-    """Learn the own neighbourhood, and be learnt by it; then a few nodes of every farther part of the space.
+    """Learn the own neighbourhood, and be learnt by it; then a node of every farther part of the space.
 
     The nearest half of the neighbourhood, at least `FEWEST_ASKED` nodes with this one, is asked now: every
     lookup of a place for which this node matters comes by one of them. Those of the other half are the
@@ -176,24 +179,32 @@ async def explore(node: Joiner, config: DhtConfig) -> list[Contact]:
 
     Each part shares one bit less with the own id than the next nearer one. All nodes nearer than the last of
     those asked are known, so the first part to look into is the one where that one is; and there is none
-    where they are the whole network. Parts of which enough is known are left out.
+    where they are the whole network. Where nobody is known, the nearest one is asked that was named on the
+    way to the neighbourhood; where nobody was named, a lookup goes there. Others become known with time:
+    whoever answers any question is a contact.
     """
     own = node.contacts.own
     half = max((config.k + 1) // 2, FEWEST_ASKED)
     count = min(half, config.k) if config.serve else config.k
-    found = await answer_to(partial(node.around, own.id, count, config.k))
-    named = [contact for contact in found if contact.id != own.id]
-    closest = named[: count - 1]
-    if len(closest) < count - 1:
+    found: list[Contact] = await answer_to(partial(node.around, own.id, count, EVERYBODY))
+    others = [peer_of(contact) for contact in found if contact.id != own.id]
+    if len(others) < max(count - 1, 1):
         return []
-    farthest = int.from_bytes(closest[-1].id, "big") ^ own.long_id
-    for bit in range(farthest.bit_length() - 1, ID_BITS):
-        low = 1 << bit
-        known = sum(low <= peer.long_id ^ own.long_id < 2 * low for peer in node.contacts.table)
-        if known < config.alpha:  # as many as a lookup asks first; others come with time
-            place = own.long_id ^ (low | node.context.random.getrandbits(bit))
-            await _look(node, place, 1)
-    return named[count - 1 :]
+
+    def part_of(peer: RoutedPeer) -> int:
+        return (own.long_id ^ peer.long_id).bit_length()
+
+    known = {part_of(peer) for peer in node.contacts.table}
+    named = {part_of(peer): peer.contact for peer in reversed(others)}
+    for part in range(part_of(others[count - 2]), ID_BITS + 1):
+        if part in known:
+            continue
+        if part in named:
+            node.meet(named[part])
+        else:
+            low = 1 << part - 1
+            await _look(node, own.long_id ^ (low | node.context.random.getrandbits(part - 1)), 1)
+    return found[count : config.k]
 
 
 async def _look(node: Joiner, place: int, count: int) -> None:

@@ -67,11 +67,11 @@ def honest_found(seed: int, misplaces: bool = False) -> tuple[int, int, int]:
     return len(wanted), len(wanted & alone), len(wanted & apart)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_honest_nodes_are_found_though_half_of_all_name_only_each_other(seed: int) -> None:
-    wanted, alone, apart = honest_found(seed)
-    assert apart >= 0.99 * wanted
-    assert alone < 0.99 * wanted  # what an ordinary lookup finds
+def test_honest_nodes_are_found_though_half_of_all_name_only_each_other() -> None:
+    """And an ordinary lookup misses one in twenty and more, so that the paths are of use."""
+    wanted, alone, apart = zip(*map(honest_found, range(3)), strict=True)
+    assert all(found >= 0.99 * there for found, there in zip(apart, wanted, strict=True))
+    assert sum(alone) < 0.95 * sum(wanted)
 
 
 @pytest.mark.parametrize("seed", range(3))
