@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 from collections.abc import Iterable
 from importlib import resources
 from string import Template
@@ -343,11 +344,16 @@ def _table(table: Table) -> str:
         for row in table.rows
     )
     title = f"<h3>{html.escape(table.title)}</h3>" if table.title else ""
-    note = f'<p class="hint">{html.escape(table.note)}</p>' if table.note else ""
+    note = f'<p class="hint">{_with_code(table.note)}</p>' if table.note else ""
     whole = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     if len(table.rows) > LONG and table.title:
         whole = f"<details><summary>{len(table.rows)} rows</summary>{whole}</details>"
     return f"{title}{whole}{note}{_again(table.commands)}"
+
+
+def _with_code(text: str) -> str:
+    """Words between backticks as code, as Markdown has them."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def _cell(text: str) -> str:

@@ -308,8 +308,10 @@ def speed_figures(directory: Path | None) -> list[Figure]:
         return []
     found: list[Figure] = []
     for workload in workloads():
-        rows = [one.row for one in read_rows(directory, workload.name)]
-        found += [replace(own, commands=(workload.command,)) for own in workload.figures(rows)]
+        recorded = read_rows(directory, workload.name)
+        again = tuple(dict.fromkeys(one.origin.command for one in recorded))
+        drawn = workload.figures([one.row for one in recorded])
+        found += [replace(own, commands=again) for own in drawn]
     return found
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from bench.report.page import as_html
+from bench.report.table import Table
 from bench.report.tables import speed_figures, speed_tables
 from bench.workloads import workloads
 from bench.workloads.records import Provenance, RowFile
@@ -57,8 +58,14 @@ def test_figures_of_a_benchmark_are_in_the_report(tmp_path: Path) -> None:
         file.add(Row(settings, "delivered", 1.0, "share"))
     found = speed_figures(tmp_path)
     assert [figure.name for figure in found] == ["topic-throughput", "topic-delivered"]
-    assert found[0].commands == ("camcast bench topics",)
+    assert found[0].commands == (ORIGIN.command,), "what was run, not what might have been"
     titles = [panel.title for figure in found for panel in figure.panels]
     assert max(map(len, titles)) <= 34, "what is longer does not fit a panel"
     page = as_html(dataclasses.replace(whole_content(), speed_figures=found))
     assert all(f'<figure id="{figure.name}"' in page for figure in found)
+
+
+def test_words_of_a_note_that_are_code_are_shown_as_code() -> None:
+    table = Table("T", ("a",), (("1",),), "a dash under `s until rest`: no rest")
+    page = as_html(dataclasses.replace(whole_content(), speed=[table]))
+    assert "a dash under <code>s until rest</code>: no rest" in page
