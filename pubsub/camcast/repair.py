@@ -8,16 +8,19 @@ Each of those who announced it is asked in turn, three times at most, and has fi
 answer; then the event is given up, and counted. All of this is done for ranges of numbers at a time.
 
 Who named an event and did not send it when asked has broken a promise. For a minute it is asked after all
-others: its announcements wait for theirs, and it makes way among those who are remembered to have an event.
-So members that only promise cost a community a wait for each of them, and not for each event.
+others: its announcements wait for theirs, and are given up for theirs where there is no room for more; and it
+makes way among those who are remembered to have an event. At most half of what is fetched at a time is asked
+of those who broke promises. So members that only promise cost a community a wait for each of them, and not
+for each event.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
+from math import inf
 
 from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
@@ -197,6 +200,8 @@ class MissingEvents:
         self._broken = neighbourhood.metrics.counter(
             "promises_broken", "Times that a member named events and did not send them in time."
         )
+        self._makes_way_at = -inf
+        """When announcements may next be given up for others."""
         self._timer: Timer | None = None
         self._rings_at = 0.0
 
@@ -211,12 +216,28 @@ class MissingEvents:
         self._wait_for(source, numbers, sender, ANSWER_DELAYS * self._delay)
 
     def _wait_for(self, source: bytes, numbers: range, holder: Contact, seconds: float) -> None:
-        if len(self._waiting) >= MOST_ANNOUNCEMENTS:
+        now = self._context.now()
+        if len(self._waiting) >= MOST_ANNOUNCEMENTS and not self._make_way_for(holder, now):
             self._neighbourhood.lose(source, (numbers,), "too_many_missing")
             return
-        now = self._context.now()
         self._push(source, numbers, holder, now, now + seconds)
         self._arm()
+
+    def _make_way_for(self, holder: Contact, now: float) -> bool:
+        """Give up what those announced who broke promises, for one who did not; whether there is room now.
+
+        It takes a look at everything, and so is not done again within `fetch_delay`."""
+        if now < self._makes_way_at or self._is_blamed(holder, now):
+            return False
+        self._makes_way_at = now + self._delay
+        before, self._waiting = self._waiting, []
+        for one in before:
+            if not self._is_blamed(one.announcer, now):
+                self._waiting.append(one)
+            elif missing := self._neighbourhood.missing(one.source, one.numbers):
+                self._neighbourhood.lose(one.source, missing, "too_many_missing")
+        heapify(self._waiting)
+        return len(self._waiting) < len(before)
 
     def _push(
         self, source: bytes, numbers: range, holder: Contact, since: float, due: float
@@ -301,13 +322,13 @@ class MissingEvents:
         """Ask for what has not come of an announcement; what cannot be asked for yet waits once more."""
         source, announcer = announcement.source, announcement.announcer
         late: list[range] = []
-        is_doubtful = self._is_blamed(announcer, now) and (
-            now < announcement.since + ANSWER_DELAYS * self._delay
-        )
+        is_blamed = self._is_blamed(announcer, now)
+        is_doubtful = is_blamed and now < announcement.since + ANSWER_DELAYS * self._delay
+        share = 2 if is_blamed else 1
         for missing in self._neighbourhood.missing(source, announcement.numbers):
             for numbers in self._not_asked_for(source, missing, announcer):
-                room = MOST_ASKED - self._asked_events
-                is_full = room <= 0 or len(self.asked) >= MOST_QUESTIONS
+                room = MOST_ASKED // share - self._asked_events
+                is_full = room <= 0 or len(self.asked) >= MOST_QUESTIONS // share
                 waits = is_doubtful or self._is_coming(announcement, numbers.start, now)
                 if is_full or waits:
                     late.append(numbers)
@@ -319,7 +340,8 @@ class MissingEvents:
         if late:
             # One entry, whatever the number of gaps: they are looked at anew.
             whole = range(late[0].start, late[-1].stop)
-            self._push(source, whole, announcer, announcement.since, now + self._delay)
+            again = now + (ANSWER_DELAYS if is_blamed else 1.0) * self._delay
+            self._push(source, whole, announcer, announcement.since, again)
 
     def _blame(self, member: Contact, now: float) -> None:
         remember(self._blamed, member.id, now + BLAME_SECONDS, MOST_BLAMED)

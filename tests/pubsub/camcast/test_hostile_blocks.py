@@ -121,6 +121,22 @@ def test_announcements_of_what_there_is_not_cost_bounded_memory() -> None:
     assert actor.drops("too_many_missing") > 0
 
 
+@pytest.mark.parametrize("numbers", [1, 60_000])
+def test_a_member_that_announces_what_there_is_not_keeps_nobody_from_fetching(numbers: int) -> None:
+    actor = alone(7, LazyGossip)
+    fetches: list[FetchBlocks] = []
+    actor.troupe.stage.attach(SENDERS[1], lambda sender, message: fetches.append(message))
+    for number in range(MOST_ANNOUNCEMENTS):
+        source = bytes(20) + number.to_bytes(8, "big")
+        actor.process.receive(SENDERS[0], AnnounceBlocks(TOPIC, source, (1, numbers)))
+    actor.troupe.stage.run_for(2)
+    for number in range(1, 301):
+        actor.process.receive(SENDERS[1], AnnounceBlocks(TOPIC, SOURCES[0], (2 * number, 1)))
+    actor.troupe.stage.run_for(2)
+    fetched = {n for fetch in fetches if fetch.source == SOURCES[0] for n in fetch.ranges[::2]}
+    assert fetched == {2 * number for number in range(1, 301)}
+
+
 def test_gaps_of_one_run_cost_bounded_memory() -> None:
     actor = alone(4, LazyGossip)
     community = actor.process.communities[TOPIC]
