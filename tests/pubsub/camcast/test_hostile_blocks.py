@@ -132,7 +132,7 @@ def test_a_member_that_announces_what_there_is_not_keeps_nobody_from_fetching(nu
     actor.troupe.stage.run_for(2)
     for number in range(1, 301):
         actor.process.receive(SENDERS[1], AnnounceBlocks(TOPIC, SOURCES[0], (2 * number, 1)))
-    actor.troupe.stage.run_for(2)
+    actor.troupe.stage.run_for(3 * actor.process.parameters.fetch_delay)
     fetched = {n for fetch in fetches if fetch.source == SOURCES[0] for n in fetch.ranges[::2]}
     assert fetched == {2 * number for number in range(1, 301)}
 
