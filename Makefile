@@ -38,7 +38,7 @@ speed: $(READY)  ## every other benchmark in a quick size: fan-out, durable deli
 
 MEASURED := bench-results/figures
 FAN := $(BIN)/camcast bench fanout --out $(MEASURED)
-figures: $(READY)  ## remake every figure of README and docs: about 70 minutes, on a machine with nothing else to do
+figures: $(READY)  ## remake every figure of README and docs: about 80 minutes, on a machine with nothing else to do
 	rm -rf $(MEASURED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,compare]'
 	$(MAKE) fast-figures
