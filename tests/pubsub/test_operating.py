@@ -80,18 +80,25 @@ def test_every_command_that_runs_serves_its_metrics() -> None:
                     assert answer.status == 200
 
 
-def test_every_metric_of_the_grafana_dashboard_exists(tmp_path: Path) -> None:
-    async def main() -> str:
+def test_every_metric_and_label_of_the_grafana_dashboard_exists(tmp_path: Path) -> None:
+    async def main() -> Metrics:
         store = f"sqlite:///{tmp_path}/events.db"
         async with Archive(["/soccer"], store) as archive:
             node = archive.node
             async with MqttDoor(node, "127.0.0.1:0"), HttpDoor(node, "127.0.0.1:0"):
-                return node.metrics.prometheus()
+                return node.metrics
 
-    known = set(re.findall(r"^# TYPE (\S+)", asyncio.run(main()), re.MULTILINE))
+    metrics = asyncio.run(main())
+    known = set(re.findall(r"^# TYPE (\S+)", metrics.prometheus(), re.MULTILINE))
     dashboard = json.loads(GRAFANA.read_text())
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    used = {name for text in asked for name in re.findall(r"camcast_\w+", text)}
+    used: set[str] = set()
+    for target in (target for panel in dashboard["panels"] for target in panel["targets"]):
+        (name,) = re.findall(r"camcast_\w+", target["expr"])
+        used.add(name)
+        by = re.findall(r"sum by \((\w+)\)", target["expr"]) or ["instance"]
+        if by != ["instance"]:  # which Prometheus adds
+            metrics.family(name.removeprefix("camcast_").removesuffix("_total"), by[0], "")
+        assert re.findall(r"{{(\w+)}}", target["legendFormat"]) == by
     assert len(used) > 10
     assert used <= known
 

@@ -90,6 +90,7 @@ class Bridge:
         self._end_suspecting = node.attachment.runtime.failure.subscribe(self._suspect)
         self._wills = wills = WillLog(node, self._start)
         self.keep_will, self.will_over, self.inherit = wills.keep_for, wills.over, wills.inherit
+        self.look_for_end, self.end_elsewhere = wills.look_for_end, wills.end_elsewhere
         self._names = names = Names(node, self.door, sessions, self._start)
         self.follow, self.forget, self.open_session = names.follow, names.forget, names.open_session
 

@@ -47,8 +47,11 @@ class _Entry:
         self.entered = entered
         self.session: Session | None = None
 
-    def opened(self, keeping: Keeping, record: Record | None, is_over: bool) -> None:
-        self._entering.fetched(self, keeping, record, is_over)
+    def opened(self, keeping: Keeping, record: Record | None, is_over: bool, will: bytes) -> None:
+        self._entering.fetched(self, keeping, record, is_over, will)
+
+    def will_kept(self, id: bytes) -> None:
+        self._entering.hub.network.end_elsewhere(id)
 
     def failed(self) -> None:
         if self.session is not None:
@@ -132,9 +135,10 @@ class Entering:
         self.hub.connections[entry.client_id] = entry.connection
 
     def fetched(
-        self, entry: _Entry, keeping: Keeping, record: Record | None, is_over: bool
+        self, entry: _Entry, keeping: Keeping, record: Record | None, is_over: bool, will: bytes
     ) -> None:
-        """What is kept of the session of a client that wants to enter is there; `is_over`: it has ended."""
+        """What is kept of the session of a client that wants to enter is there; `is_over`: it has ended.
+        `will`: the id of the one that was kept last."""
         if self._entering.get(entry.client_id) is not entry or not entry.connection.is_open:
             keeping.end(forget=False)  # the client has gone, or has connected once more
             if self._entering.get(entry.client_id) is entry:
@@ -161,8 +165,7 @@ class Entering:
             self._subscribe_again(session, record.subscriptions)
         elif record is not None:
             self._forget_kept(entry.client_id, record.subscriptions)
-        will_before = b"" if record is None or not present else record.will
-        self._keep_will(entry, session, present, will_before)
+        self._keep_will(entry, session, present, will if present or record is None else b"")
 
     def _forget_kept(self, client_id: str, kept: list[KeptSubscription]) -> None:
         """Have archives forget what they keep for a session that has ended."""
@@ -205,7 +208,7 @@ class Entering:
                     enter()
                     return
                 if before and kept.delay > 0:
-                    self.hub.wills.stand_in(entry.client_id, kept, id)
+                    self.hub.wills.stand_in(entry.client_id, kept, id, before)
                 self._own(session, enter)
 
         keep = partial(self.hub.network.keep_will, kept, before, written)

@@ -79,7 +79,9 @@ class Hub:
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
         self.endings: dict[str, Timer] = {}
         """By client id: sessions without a connection, until they end."""
-        self.wills = Wills(clock, self.publish, self._will_due, network.will_over)
+        self.wills = Wills(
+            clock, self.publish, self._will_due, network.will_over, network.look_for_end
+        )
         self.deadlines = Deadlines(clock)
         self.partials = Partials(clock, config)
         """Packets of all connections that have not come whole."""

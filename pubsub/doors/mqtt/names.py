@@ -174,15 +174,15 @@ class Names:
             try:
                 await self._have(name, named)
                 log = SessionLog(self._node, client_id, AFRESH if opener.afresh else MOVED)
-                record, is_over = await log.open()
+                record, is_over, will = await log.open()
             except Displaced:
                 raise
             except CamcastError:
                 self.hub.drop("archive_lost")
                 opener.failed()
                 return
-            opener.opened(log, record, is_over)
-            await log.run()
+            opener.opened(log, record, is_over, will)
+            await log.run(opener.will_kept)
         except Displaced as displaced:
             opener.displaced(displaced.word == AFRESH)
         except CamcastError:

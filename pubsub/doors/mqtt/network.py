@@ -156,6 +156,15 @@ class Network(Protocol):
         """A will that is kept was published, or is not to be."""
         ...
 
+    def look_for_end(self, id: bytes, then: Callable[[], None]) -> None:
+        """`then` is called when this door has heard all that the archive has of a will, however long that
+        takes; at once if another door has the will."""
+        ...
+
+    def end_elsewhere(self, id: bytes) -> None:
+        """A will that is not to come, unless this door keeps it."""
+        ...
+
     def inherit(self, segment: bytes) -> None:
         """The door that had these wills is gone: bring them to `Hub.wills`."""
         ...
@@ -167,8 +176,13 @@ class Opener(Protocol):
     afresh: bool
     """The session that was kept is to end."""
 
-    def opened(self, keeping: Keeping, record: Record | None, is_over: bool) -> None:
-        """Called once; without a record nothing is kept; `is_over`: the session has ended."""
+    def opened(self, keeping: Keeping, record: Record | None, is_over: bool, will: bytes) -> None:
+        """Called once; without a record nothing is kept; `is_over`: the session has ended. `will`: the id of
+        the client's will that was kept last; empty without one."""
+        ...
+
+    def will_kept(self, id: bytes) -> None:
+        """A will of the client has come to the archive after `opened`, by whichever door."""
         ...
 
     def failed(self) -> None:

@@ -11,6 +11,9 @@ have stored it behind the next door's mark.
 A door that reads a record of a higher epoch than its own is displaced by that: the door that wrote it uses
 another replica of the archive. Two doors that have taken the name over at the same time, from two replicas,
 write the same epoch; the one with the greater token has the session.
+
+A will of the client (`pubsub.doors.mqtt.will_log`) is an event of the name too, before a record has its id:
+each takes the place of the one before, so the last of them counts, whether or not a record followed.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ MOST_READ = 256
 """Events that are taken from the archive at a time."""
 
 MARK_BYTES = 8
+
+MOST_KEPT_WILLS = 8
+"""Wills without a record, of which a door lets the archive forget older ones."""
 
 MOVED, AFRESH = "moved", "afresh"
 """Words for the door that had a name: the client goes on at another door, or begins another session there."""
@@ -89,6 +95,8 @@ class SessionLog:
         self._number = 0
         self._latest: tuple[_Place, DurableEvent] | None = None
         """The latest record that has come from the archive, which is not acknowledged."""
+        self._wills: dict[bytes, DurableEvent] = {}
+        """By id: wills that no record that has come has the id of, which are not acknowledged."""
         self._read = 0
         """The number of the last record of this door that has come back."""
         self._came_back = asyncio.Event()
@@ -97,35 +105,49 @@ class SessionLog:
         self._ending: bool | None = None
         """Whether the archive is to forget the session; None while this door has it."""
 
-    async def open(self) -> tuple[Record | None, bool]:
-        """Take the name over; the session's last record, if there was a session, and whether that has ended
-        since. `CamcastError` when no archive answers."""
+    async def open(self) -> tuple[Record | None, bool, bytes]:
+        """Take the name over; the session's last record, if there was a session, whether that has ended
+        since, and the id of the client's last will. `CamcastError` when no archive answers."""
         await self._events.__aenter__()
         async for event in safe_before(self._node, self._events, {"session": self.name}):
             self._note(event)
+        will = next(reversed(self._wills), b"")
         if self._latest is None:
-            return None, True
+            return None, True, will
         (self._epoch, _, _), event = self._latest
-        return _read(event.data)
+        record, is_over = _read(event.data)
+        return record, is_over, will or (b"" if record is None else record.will)
 
     def _note(self, event: DurableEvent) -> None:
         """Keep the event if it is the latest record, and acknowledge any other."""
         place = _place(event.data)
+        if place is None and isinstance(id := _will_id(event.data), bytes):
+            self._wills[id] = event
+            self._forget_wills(len(self._wills) - MOST_KEPT_WILLS)
+            return
         if place is None or (self._latest is not None and place <= self._latest[0]):
             event.ack()
             return
         if self._latest is not None:
             self._latest[1].ack()
         self._latest = (place, event)
+        record, _ = _read(event.data)
+        if record is not None and record.will in self._wills:
+            self._forget_wills(list(self._wills).index(record.will) + 1)
 
-    async def run(self) -> None:
-        """Write records, and let the archive forget what a later one stands for, until `end`.
-        `Displaced` when another door has taken the session over."""
+    def _forget_wills(self, first: int) -> None:
+        for id in list(self._wills)[: max(0, first)]:
+            self._wills.pop(id).ack()
+
+    async def run(self, will_kept: Callable[[bytes], None]) -> None:
+        """Write records, and let the archive forget what a later one stands for, until `end`. `will_kept` is
+        told the ids of the client's wills that come meanwhile, from whichever door. `Displaced` when another
+        door has taken the session over."""
         if self._ending is not None:
             return
         self._epoch += 1
         writing = asyncio.create_task(self._write_all())
-        self._running = asyncio.create_task(self._read_all())
+        self._running = asyncio.create_task(self._read_all(will_kept))
         try:
             await self._running
         except asyncio.CancelledError:
@@ -134,10 +156,12 @@ class SessionLog:
         finally:
             writing.cancel()
 
-    async def _read_all(self) -> None:
+    async def _read_all(self, will_kept: Callable[[bytes], None]) -> None:
         while events := await self._events.fetch(MOST_READ, keep=True):
             for event in events:
                 self._note(event)
+                if isinstance(id := _will_id(event.data), bytes):
+                    will_kept(id)
             self._check_is_writer()
             if self._latest is not None and self._latest[0][:2] == (self._epoch, self.token):
                 self._read = self._latest[0][2]
@@ -200,6 +224,11 @@ def _place(data: Any) -> _Place | None:
         case {"record": _, "epoch": int(epoch), "writer": bytes(writer), "number": int(number)}:
             return epoch, writer, number
     return None
+
+
+def _will_id(data: Any) -> Any:
+    """The id of a will, if this is one."""
+    return data.get("id") if isinstance(data, dict) and "wills" in data else None
 
 
 def _read(data: Any) -> tuple[Record | None, bool]:

@@ -6,6 +6,11 @@ goodbye, or that the client has come back, to whichever door. No event of a segm
 whoever has the name after a crash reads all of it, and inherits the wills that have not ended. A segment in
 which all wills have ended, and which takes no more, is forgotten.
 
+What became of a will that the archive has not confirmed, and whether another door has ended one whose
+delay has passed, a door learns from the segment: it writes a mark and reads up to it. A will also names the
+session of its client, so that the door to which the client connects next finds it there, though the door
+before was not answered and wrote no record of it.
+
 A door that others took for dead, and that is there, writes the wills of its connected clients to a segment
 anew: one event, which ends them in the segment that another door has now.
 """
@@ -15,13 +20,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from overlay.entropy import entropy
 from overlay.errors import CamcastError
-from pubsub.archive.errors import Displaced
+from pubsub.archive.errors import ArchiveError, Displaced
 from pubsub.doors.mqtt.message import message_in, topic_of
-from pubsub.doors.mqtt.session_log import FIND_SECONDS, MOST_READ, SESSIONS, safe_before
+from pubsub.doors.mqtt.session_log import (
+    FIND_SECONDS,
+    MARK_BYTES,
+    MOST_READ,
+    SESSIONS,
+    log_name,
+    safe_before,
+)
 from pubsub.doors.mqtt.wills import SEGMENT_BYTES, KeptWill
 from pubsub.node import Node
 
@@ -51,11 +64,12 @@ class Segment:
         """`heard`: a will has come, or None: it has ended."""
         self.id = id
         self.wills = self.size = 0
-        self.live: dict[bytes, None] = {}
-        """Ids of wills that have not ended."""
+        self.live: dict[bytes, bool] = {}
+        """Ids of wills that have not ended, and whether the archive is known to have them."""
         self.is_full = False
         self._node = node
         self._heard = heard
+        self._marks: dict[bytes, asyncio.Future[None]] = {}
         name = f"mqtt-wills-{id.hex()}"
         self._events = node.subscribe(SESSIONS, durable=name, where=_where(id), within=FIND_SECONDS)
 
@@ -65,12 +79,28 @@ class Segment:
     async def read_all(self) -> dict[bytes, KeptWill]:
         """The wills that have not ended, of all that were safe before this call. `CamcastError` when no
         archive answers."""
-        found: dict[bytes, KeptWill] = {}
+        found: dict[bytes, KeptWill | None] = {}
         said = {"ends": self.id.hex(), "ended": []}
         async for event in safe_before(self._node, self._events, said):
             self._take(event.data, lambda id, will: _note(found, id, will))
-        self.live = dict.fromkeys(found)
-        return found
+        left = {id: will for id, will in found.items() if will is not None}
+        self.live = dict.fromkeys(left, True)
+        return left
+
+    async def look(self) -> None:
+        """Return when all that was safe before this call has been heard. `CamcastError` when no archive
+        answers."""
+        mark = entropy().randbytes(MARK_BYTES)
+        came = self._marks[mark] = asyncio.get_running_loop().create_future()
+        said = {"ends": self.id.hex(), "ended": [], "mark": mark}
+        try:
+            await self._node.keep(SESSIONS, said, deadline=FIND_SECONDS)
+            async with asyncio.timeout(FIND_SECONDS):
+                await came
+        except TimeoutError:
+            raise ArchiveError("the archive does not bring what it has stored") from None
+        finally:
+            del self._marks[mark]
 
     async def run(self) -> None:
         """Hear of wills that other doors end. `Displaced` when another door has the segment."""
@@ -91,6 +121,9 @@ class Segment:
             for id in ended:
                 if type(id) is bytes:
                     heard(id, None)
+        mark = data.get("mark")
+        if type(mark) is bytes and mark in self._marks and not self._marks[mark].done():
+            self._marks[mark].set_result(None)
 
     async def close(self, forget: bool) -> None:
         with suppress(CamcastError):
@@ -102,10 +135,9 @@ def _end(*ids: bytes) -> dict[str, Any]:
     return {"ends": ids[0][:SEGMENT_BYTES].hex(), "ended": list(ids)}
 
 
-def _note(found: dict[bytes, KeptWill], id: bytes, will: KeptWill | None) -> None:
-    if will is None:
-        found.pop(id, None)
-    else:
+def _note(found: dict[bytes, KeptWill | None], id: bytes, will: KeptWill | None) -> None:
+    """One that has ended does not begin again: what a door wrote and was not answered may come late."""
+    if will is None or id not in found:
         found[id] = will
 
 
@@ -131,6 +163,8 @@ class WillLog:
         self._ended: dict[bytes, list[bytes]] = {}
         """By segment: what is to be written down as ended, at the end of this turn of the loop."""
         self._writing: set[asyncio.Task[None]] = set()
+        self._looking: dict[bytes, list[Callable[[], None]]] = {}
+        """By segment: what waits until it has been read."""
 
     # -- this door's --
 
@@ -165,8 +199,9 @@ class WillLog:
         while True:
             segment = await self._room(len(packed))
             id = segment.id + number
-            segment.live[id] = None
+            segment.live[id] = False
             data = {
+                "session": log_name(will.client_id),
                 "wills": segment.id.hex(),
                 "id": id,
                 "topic": topic_of(will.message.topic),
@@ -177,9 +212,11 @@ class WillLog:
                 data |= _end(before)
             try:
                 await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
-            except BaseException:
-                if not is_same:
-                    self.over(id)  # it may be there all the same
+            except BaseException as error:  # it may be there all the same
+                if before and not is_same and isinstance(error, CamcastError):
+                    self.look_for_end(id, partial(self._settle, id, will, before))
+                elif not is_same:
+                    self.over(id)
                 raise
             if segment.id in self._segments:
                 return id
@@ -229,6 +266,47 @@ class WillLog:
             await self._node.keep(SESSIONS, _end(*ids), deadline=FIND_SECONDS)
         except CamcastError:
             self.hub.drop("archive_lost")
+
+    def _settle(self, id: bytes, will: KeptWill, before: bytes) -> None:
+        """What the archive has of a will that was to take the place of another one is known: if it is there,
+        the other one has ended, and this one is to come, since the client was not let in."""
+        segment = self._segments.get(id[:SEGMENT_BYTES])
+        if segment is None:
+            return  # another door has the segment, and inherits what is there
+        if segment.live.get(id):
+            self.hub.wills.inherit(id, will, before)
+        else:
+            self.over(id)
+
+    def end_elsewhere(self, id: bytes) -> None:
+        segment = self._segments.get(id[:SEGMENT_BYTES])
+        if segment is None or id not in segment.live:
+            self.over(id)
+
+    def look_for_end(self, id: bytes, then: Callable[[], None]) -> None:
+        segment = id[:SEGMENT_BYTES]
+        waiting = self._looking.get(segment)
+        if waiting is None:
+            waiting = self._looking[segment] = []
+            self._start(self._look(segment, waiting))
+        waiting.append(then)
+
+    async def _look(self, id: bytes, waiting: list[Callable[[], None]]) -> None:
+        while (segment := self._segments.get(id)) is not None:
+            some = len(waiting)
+            try:
+                await segment.look()
+            except CamcastError:
+                self.hub.drop("archive_lost")
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            looked, waiting[:some] = waiting[:some], []
+            for then in looked:
+                then()
+            if not waiting:
+                break
+        for then in self._looking.pop(id):
+            then()
 
     # -- segments --
 
@@ -282,9 +360,13 @@ class WillLog:
     def _heard(self, id: bytes, will: KeptWill | None) -> None:
         """What has come in a segment that this door has; its own wills come back to it too."""
         segment = self._segments.get(id[:SEGMENT_BYTES])
-        if will is None and segment is not None and id in segment.live:
+        if segment is None or id not in segment.live:
+            return
+        if will is None:
             self.hub.wills.leave((id,))
             self._over(segment, id)
+        else:
+            segment.live[id] = True
 
     def inherit(self, segment: bytes) -> None:
         """The door that had the segment is gone."""

@@ -41,6 +41,8 @@ class KeptWill(NamedTuple):
     message: MqttMessage
     delay: float
     """Seconds that it waits for the client to come back."""
+    client_id: str = ""
+    """Whose it is, where it is about to be kept."""
 
 
 def kept_will(client_id: str, will: Will, expiry: float) -> KeptWill:
@@ -49,15 +51,16 @@ def kept_will(client_id: str, will: Will, expiry: float) -> KeptWill:
     properties = {name: given[name] for name in given if name != "will_delay_interval"}
     sender = sender_of(client_id)
     message = MqttMessage(will.topic, will.payload, will.qos, will.retain, sender, properties)
-    return KeptWill(message, min(given.get("will_delay_interval", 0), expiry))
+    return KeptWill(message, min(given.get("will_delay_interval", 0), expiry), client_id)
 
 
 class _Waiting(NamedTuple):
     message: MqttMessage
     id: bytes
     timer: Timer
-    stands_in: bool = False
-    """The client is about to be let in."""
+    instead_of: bytes = b""
+    """The id of the one whose place it has taken for a client that has not been let in yet: it comes under
+    that one's number, which may have been published in the same moment."""
 
 
 class Wills:
@@ -69,17 +72,20 @@ class Wills:
         publish: Publish,
         due: Callable[[str], None],
         over: Callable[[bytes], None],
+        look: Callable[[bytes, Callable[[], None]], None],
     ) -> None:
         """`due`: the delay of a client's will has passed, so `publish` is to be called. `over`: a will that
-        is kept at an archive was published."""
+        is kept at an archive was published. `look`: call back when this door has heard all that the archive
+        has of a will: its client may have come back elsewhere while the archive was out of reach."""
         self._clock = clock
         self._publish = publish
         self._due = due
         self._over = over
+        self._look = look
         self._waiting: dict[str, _Waiting] = {}
         """By client: its connection has broken."""
         self._inherited: dict[bytes, _Waiting] = {}
-        """By id: the client's door is gone."""
+        """By id: the client's door is gone, or the will's time has come."""
         self._unpublished: set[bytes] = set()
         """Ids of wills that could not be published so far."""
 
@@ -90,26 +96,40 @@ class Wills:
         else:
             self._wait(client_id, will, id)
 
-    def stand_in(self, client_id: str, will: KeptWill, id: bytes) -> None:
-        """This will has taken the place of one that may wait, at whichever door; it is to come if the client
-        is not let in after all, until `cancel`."""
+    def stand_in(self, client_id: str, will: KeptWill, id: bytes, before: bytes) -> None:
+        """This will has taken the place of one, `before`, that may wait, at whichever door; it is to come if
+        the client is not let in after all, until `cancel`."""
         self.cancel(client_id)
-        self._wait(client_id, will, id, stands_in=True)
+        self._wait(client_id, will, id, before)
 
     def is_standing_in(self, client_id: str) -> bool:
         waiting = self._waiting.get(client_id)
-        return waiting is not None and waiting.stands_in
+        return waiting is not None and waiting.instead_of != b""
 
-    def _wait(self, client_id: str, will: KeptWill, id: bytes, stands_in: bool = False) -> None:
+    def _wait(self, client_id: str, will: KeptWill, id: bytes, before: bytes = b"") -> None:
         timer = self._clock.call_later(will.delay, lambda: self._due(client_id))
-        self._waiting[client_id] = _Waiting(will.message, id, timer, stands_in)
+        self._waiting[client_id] = _Waiting(will.message, id, timer, before)
 
     def publish(self, client_id: str) -> None:
         """Publish the client's will if it waits: its delay has passed, or its session has ended."""
         waiting = self._waiting.pop(client_id, None)
         if waiting is not None:
             waiting.timer.cancel()
-            self._publish_it(waiting.message, waiting.id)
+            if waiting.id:
+                self._inherited[waiting.id] = waiting
+                self._publish_kept(waiting.id)
+            else:
+                self._publish_it(waiting.message, b"")
+
+    def _publish_kept(self, id: bytes) -> None:
+        """Publish a will, if no door has ended it."""
+
+        def publish() -> None:
+            waiting = self._inherited.pop(id, None)
+            if waiting is not None:
+                self._publish_it(waiting.message, id, waiting.instead_of)
+
+        self._look(id, publish)
 
     def cancel(self, client_id: str) -> bytes:
         """The client is back; the id of a will that has waited for that, for the caller to end at the
@@ -120,16 +140,12 @@ class Wills:
         waiting.timer.cancel()
         return waiting.id
 
-    def inherit(self, id: bytes, will: KeptWill) -> None:
-        """The door of the client is gone."""
-
-        def publish() -> None:
-            if self._inherited.pop(id, None) is not None:
-                self._publish_it(will.message, id)
-
+    def inherit(self, id: bytes, will: KeptWill, before: bytes = b"") -> None:
+        """The door of the client is gone; or this will has taken the place of `before`, and the client could
+        not be let in."""
         if id not in self._inherited:
-            timer = self._clock.call_later(will.delay, publish)
-            self._inherited[id] = _Waiting(will.message, id, timer)
+            timer = self._clock.call_later(will.delay, lambda: self._publish_kept(id))
+            self._inherited[id] = _Waiting(will.message, id, timer, before)
 
     def leave(self, ids: Container[bytes]) -> None:
         """Another door has these wills now, or has noted that they are not to come, since their clients have
@@ -139,13 +155,16 @@ class Wills:
         for id in [one for one in self._inherited if one in ids]:
             self._inherited.pop(id).timer.cancel()
 
-    def _publish_it(self, message: MqttMessage, id: bytes) -> None:
+    def _publish_it(self, message: MqttMessage, id: bytes, instead_of: bytes = b"") -> None:
         """Publish, again and again while an archive that is to have the message does not answer."""
         if not id:
             self._publish(message, lambda reason: None, b"")
             return
-        number = id[SEGMENT_BYTES:]
+        number = (instead_of or id)[SEGMENT_BYTES:]
         run = hashlib.blake2s(number, digest_size=_RUN_BYTES, person=b"mqtt-w").digest()
+
+        def again() -> None:
+            self._publish_it(message, id, instead_of)
 
         def published(reason: Reason) -> None:
             self._unpublished.discard(id)
@@ -153,6 +172,6 @@ class Wills:
                 self._over(id)
             else:
                 self._unpublished.add(id)
-                self._clock.call_later(AGAIN_SECONDS, lambda: self._publish_it(message, id))
+                self._clock.call_later(AGAIN_SECONDS, again)
 
         self._publish(message, published, run + (1).to_bytes(8, "big"))

@@ -107,7 +107,7 @@ class Network:
     def open_session(self, client_id: str, opener: Any) -> None:
         raise AssertionError("this network keeps no sessions")
 
-    keep_will = will_over = inherit = forget = open_session
+    keep_will = will_over = look_for_end = end_elsewhere = inherit = forget = open_session
 
     def follow(
         self,

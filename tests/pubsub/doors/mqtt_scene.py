@@ -121,6 +121,7 @@ class Client:
 
     async def connect(self, door: Door, clean_start: bool = False, keep_alive: int = 0) -> None:
         self.wire, self._decoder = Wire(door), Decoder()
+        self._news.clear()  # what an earlier connection was told
         door.calls.append(self.wire)
         self._reading = asyncio.create_task(self._read())
         properties = {"session_expiry_interval": self.expiry}
@@ -211,6 +212,7 @@ class Scene:
         self._archives = archives
         self.doors = [Door(storm) for _ in range(3)]
         self.archive: Archive
+        self.archive_program: Program
 
     async def _meeting_point(self, program: Program) -> None:
         async with Node(listen=program.listen, identity=program.identity):
@@ -229,7 +231,8 @@ class Scene:
     async def begin(self) -> None:
         self.storm.add("meeting point", self._meeting_point, mortal=False)
         for number in range(self._archives):
-            self.storm.add(f"archive {number}" if number else "archive", self._archive)
+            name = f"archive {number}" if number else "archive"
+            self.archive_program = self.storm.add(name, self._archive)
         for number, door in enumerate(self.doors):
             door.program = self.storm.add(f"door {number}", door.run)
         for program in self.storm.programs:

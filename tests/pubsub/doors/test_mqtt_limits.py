@@ -335,7 +335,7 @@ def test_what_a_client_sends_before_its_session_is_there_waits(
     assert [one.is_closed for one in (patient, pushy, twice)] == [False, True, True]
     assert patient.got == []
     for opener in openers:
-        opener.opened(keeping, None, False)
+        opener.opened(keeping, None, False, b"")
     assert [type(packet) for packet in patient.got] == [ConnAck, Reasons, Ping]
     assert set(door.hub.connections) == {"a"}
 

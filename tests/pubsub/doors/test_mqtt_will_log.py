@@ -186,10 +186,11 @@ def test_a_will_that_another_door_has_ended_does_not_come() -> None:
         lambda message, done, id: came.append(message.payload),
         lambda client: wills.publish(client),
         lambda id: None,
+        lambda id, then: then(),
     )
     for name, id in (("back", b"1" * 16), ("away", b"2" * 16)):
         wills.schedule(name, WILL._replace(delay=5.0), id)
         wills.inherit(id, WILL._replace(delay=5.0))
     wills.leave((b"1" * 16,))
     clock.run(6)
-    assert came == [b"gone"] * 2
+    assert came == [b"gone"], "the other one, once"

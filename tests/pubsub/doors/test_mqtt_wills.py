@@ -11,7 +11,7 @@ from pubsub.doors.mqtt.packets import (
     Publish,
 )
 from tests.promises.storm import eventually
-from tests.pubsub.doors.mqtt_scene import Client, Scene, play
+from tests.pubsub.doors.mqtt_scene import Client, Door, Scene, play
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,81 @@ def test_a_will_waits_though_its_client_connects_again_until_that_one_is_let_in(
         expected = Counter(one.name for one in ones)
         await eventually(scene.storm.net, 100, lambda: watcher.got >= expected)
         await asyncio.sleep(40)
+        assert watcher.got == expected
+
+    play(seed, main)
+
+
+@pytest.mark.parametrize(
+    ("seed", "elsewhere", "returns"),
+    [
+        (1, False, False),
+        *(
+            pytest.param(seed, elsewhere, returns, marks=pytest.mark.sweep)
+            for seed, elsewhere, returns in (
+                (1, True, True),
+                (1, False, True),
+                (2, True, False),
+                (2, False, False),
+                (3, True, True),
+            )
+        ),
+    ],
+)
+def test_a_will_comes_once_though_the_archive_fails_while_its_client_connects_again(
+    seed: int, elsewhere: bool, returns: bool
+) -> None:
+    """Clients are anywhere between CONNECT and CONNACK when the archive is gone, for longer than doors wait
+    for it; those that return are let in before the delay has passed."""
+
+    async def main(scene: Scene) -> None:
+        first, second, last = scene.doors
+        net, chance = scene.storm.net, scene.storm.chance
+        watcher = Client("watcher", expiry=1000)
+        await watcher.connect(last)
+        await watcher.subscribe("orders/wills")
+        ones = [Client(f"one {number}", 500, delay=50) for number in range(8)]
+        for one in ones:
+            await one.connect(first)
+            one.vanish()
+        calls = []
+
+        async def fail() -> None:
+            await asyncio.sleep(chance.uniform(0.1, 0.7))
+            scene.storm.crash(scene.archive_program)
+            await asyncio.sleep(14)
+            scene.storm.restart(scene.archive_program)
+
+        async def enter(one: Client, door: Door) -> None:
+            while True:
+                try:
+                    return await one.connect(door)
+                except AssertionError:  # the door has refused it
+                    await asyncio.sleep(1)
+
+        failing = asyncio.create_task(fail())
+        for one in ones:
+            calls.append(asyncio.create_task(one.connect(second if elsewhere else first)))
+            await asyncio.sleep(chance.uniform(0.0, 0.12))
+        await failing
+        for one in ones:
+            one.vanish()
+        await asyncio.gather(*calls, return_exceptions=True)
+        if returns:
+            await asyncio.gather(*(enter(one, chance.choice((first, second))) for one in ones))
+        for _ in range(100 if returns else 0):
+            await asyncio.sleep(1)
+            for one in (*ones, watcher):
+                if one.wire.is_dead:
+                    await enter(one, last)
+        assert not watcher.got or not returns, "they are there"
+        for one in ones:
+            one.vanish()
+        if watcher.wire.is_dead:
+            await enter(watcher, last)
+        expected = Counter(one.name for one in ones)
+        await eventually(net, 200, lambda: watcher.got >= expected)
+        await asyncio.sleep(60)
         assert watcher.got == expected
 
     play(seed, main)
