@@ -266,8 +266,10 @@ class Gate:
             self._useless(sender, QUESTION)
             if sender.id in self._known:
                 return  # nobody makes this node check signatures again and again
-        self._known.pop(sender.id, None)
+        before = self._known.pop(sender.id, None)
         holder = self._believed(sender.id, shown.rights)
+        if before is not None:
+            holder.had(before[0], MOST_SHOWN)
         self._known[sender.id] = (holder, self._context.now())
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)

@@ -433,6 +433,13 @@ class Holder:
         self.holder = holder
         self.longest: int = max(map(len, rights), default=0)
         """Bytes of the largest one."""
+        self._lost: tuple[bytes, ...] = ()
+        """Rights that the node had before it showed these, and did not show again, or that have ended."""
+
+    def had(self, before: Holder, most: int) -> None:
+        """Remember what was known of the node before it showed its rights again, up to `most` rights."""
+        old = dict.fromkeys((*before.rights, *before._lost))
+        self._lost = tuple(one for one in old if one not in self.rights)[:most]
 
     def may(self, action: Action, topic: str) -> bool:
         """Whether the node may do this on this topic, now."""
@@ -442,7 +449,8 @@ class Holder:
 
     def has_lost(self, action: Action, topic: str) -> bool:
         """Whether the node had a right to this, which has ended or was taken back."""
-        had = any(Right.unpack(one).last.permits(action, topic) for one in self.rights)
+        shown = (*self.rights, *self._lost)
+        had = any(Right.unpack(one).last.permits(action, topic) for one in shown)
         return had and not self.may(action, topic)
 
     def may_publish_or_subscribe(self, topic: str) -> bool:

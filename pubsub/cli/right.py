@@ -71,10 +71,13 @@ def _grant_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow",
         metavar="WHAT",
+        action="append",
         required=True,
-        help="publish, subscribe, archive, distribute, replay; several with commas",
+        help="publish, subscribe, archive, distribute, replay; several with commas, or repeated",
     )
-    parser.add_argument("--on", metavar="PATTERN", required=True, help="topics, as in '/soccer/**'")
+    parser.add_argument(
+        "--on", metavar="PATTERN", action="append", required=True, help="topics, as in '/soccer/**'"
+    )
     parser.add_argument("--until", metavar="DATE", help="as in 2030-12-31 or 2030-12-31T18:00")
     parser.add_argument(
         "--passes", metavar="N", type=int, default=0, help="how often it may be granted on (0)"
@@ -120,10 +123,12 @@ async def publish_revocation(arguments: argparse.Namespace) -> int:
 
 
 def _grant(arguments: argparse.Namespace, until: int) -> Grant:
+    if len(arguments.on) > 1:
+        raise RightError("--on is given twice, and a right is on one pattern: make a right for each")
     return Grant(
         _bytes(arguments.holder),
-        Action.of(arguments.allow.split(",")),
-        arguments.on,
+        Action.of(",".join(arguments.allow).split(",")),
+        arguments.on[0],
         until if arguments.until is None else _time(arguments.until),
         arguments.passes,
     )

@@ -212,6 +212,10 @@ def test_rights_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert shown.endswith("valid")
     assert camcast(["right", "show", part, "--authority", keys[1]]) == 1
     assert "signature" in capsys.readouterr().err
+    again = run(*new, "--allow", "archive", *until)
+    assert "may publish, subscribe, archive on" in run("show", again)
+    assert camcast(["right", *new, "--on", "/tennis", *until]) == 1
+    assert "--on is given twice" in capsys.readouterr().err
     wider = ["--allow", "archive", "--on", "/soccer/italy"]
     assert (
         camcast(["right", "delegate", part, "--identity", alice, "--holder", keys[0], *wider]) == 1
