@@ -124,7 +124,9 @@ async def publish_revocation(arguments: argparse.Namespace) -> int:
 
 def _grant(arguments: argparse.Namespace, until: int) -> Grant:
     if len(arguments.on) > 1:
-        raise RightError("--on is given twice, and a right is on one pattern: make a right for each")
+        raise RightError(
+            "--on is given twice, and a right is on one pattern: make a right for each"
+        )
     return Grant(
         _bytes(arguments.holder),
         Action.of(",".join(arguments.allow).split(",")),
