@@ -131,6 +131,8 @@ class ChannelCore:
         self._has_accepted = False
         self._silent_retries = 0
         """Times that something was sent again since the peer was last heard."""
+        self._tried_at = 0.0
+        """When that was last done."""
         self._probe_due = False
         self._probed_at: float | None = None
         """When the latest probe was sent, if it is not answered; its number is `_probes`."""
@@ -168,6 +170,25 @@ class ChannelCore:
         """The messages that came meanwhile."""
         self.receiver.ack_due = self.phase is not Phase.OPENING
         return self.receiver.inbox.resume()
+
+    def heard_elsewhere(self, now: float) -> bool:
+        """The peer was heard, but not on this channel: whether the next try is earlier therefore.
+
+        What this channel lost was lost by chance then, so the tries begin anew with short waits, as soon as
+        `_least_wait` has passed since the last one: a few times a second, however often the peer is heard."""
+        patience = self.patience
+        retry_at = patience.retry_at
+        if retry_at is None or not self._only_asks:
+            return False
+        soon = max(now, self._tried_at + self._least_wait)
+        if retry_at <= soon or (
+            self.phase is Phase.CLOSING and not self.transmitter.buffer.has_unsent
+        ):
+            return False
+        self._silent_retries = MOST_SILENT_RETRIES + 1
+        self.transmitter.rtt.answered()
+        patience.retry_at = soon
+        return True
 
     def challenge(self) -> bytes:
         """A packet that only the session's other end can answer; anyone else says that it is over."""
@@ -474,6 +495,8 @@ class ChannelCore:
             out += [(PACKET_HEAD.pack(PacketType.RESET, *pair),) for pair in self._resets]
             self._resets.clear()
         phase, patience = self.phase, self.patience
+        if self._silent_retries > MOST_SILENT_RETRIES or phase is Phase.CLOSING:
+            self._ask_if_urgent(now)
         if phase is _ESTABLISHED:
             asks = self._send_progress(out, now)
         elif phase is _OPENING:
@@ -481,9 +504,6 @@ class ChannelCore:
         elif phase is Phase.GONE:
             return out
         else:
-            if phase is Phase.CLOSING and self._is_urgent_by(now):
-                patience.retry_at = None
-                self._ask_due = True
             asks = self._send_progress(out, now)
         if asks and patience.unanswered_since is None:
             patience.unanswered_since = now
@@ -610,14 +630,23 @@ class ChannelCore:
         doubled: float = self.config.initial_rto * 2**self._silent_retries
         return max(timeout, min(doubled, self.config.forget_after / LAST_CLOSES))
 
-    def _is_urgent_by(self, now: float) -> bool:
-        """Whether a CLOSE that was in no hurry has become urgent: a message waits for the next session."""
-        retry_at = self.patience.retry_at
-        return (
-            retry_at is not None
+    @property
+    def _least_wait(self) -> float:
+        """Seconds after a try before another one that is not due: a round trip or more."""
+        return max(self.config.initial_rto, self.transmitter.rtt.patience)
+
+    def _ask_if_urgent(self, now: float) -> None:
+        """A message does not wait until the next try is due, where the wait for it has grown: ask at once."""
+        patience, wait = self.patience, self._least_wait
+        if (
+            patience.retry_at is not None
             and self.transmitter.buffer.has_unsent
-            and retry_at > now + self.transmitter.rtt.timeout
-        )
+            and now + wait < patience.retry_at
+            and now >= self._tried_at + wait
+        ):
+            self._tried_at = now
+            patience.retry_at = None
+            self._ask_due = True
 
     @property
     def _only_asks(self) -> bool:
@@ -653,6 +682,7 @@ class ChannelCore:
             if not MOST_SILENT_RETRIES <= self._silent_retries < MOST_SILENT_RETRIES + ASKED_SOON:
                 self.transmitter.rtt.timed_out()
             self._silent_retries += 1
+            self._tried_at = now
             self._try_again()
             self._probe_due = bool(self.transmitter.flight)
         if patience.is_unanswered_for(self.config.forget_after, now):

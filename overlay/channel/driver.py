@@ -213,6 +213,7 @@ class Channels:
         self._writable_handlers: list[WritableHandler] = []
         self._make_counters()
         endpoint.on_views(_CHANNEL, self._receive)
+        endpoint.on_heard = self._heard_elsewhere
         endpoint.channel_peers = self._peers
 
     def _make_counters(self) -> None:
@@ -380,6 +381,15 @@ class Channels:
                 self.touch(channel)
             elif (ack_at := core.receiver.ack_at) is not None and ack_at < channel.timer_at:
                 self._arm(channel, ack_at)  # nothing else can have become due earlier
+
+    def _heard_elsewhere(self, peer: Contact) -> None:
+        """A frame of a peer came that is not one of its channel."""
+        channel = self.live.get(peer.id)
+        if channel is None or channel.core is None:
+            return
+        patience = channel.core.patience
+        if patience.retry_at is not None and channel.core.heard_elsewhere(self.turn.now()):
+            self._arm(channel, patience.retry_at)
 
     def _adopt(self, core: ChannelCore) -> Channel:
         """The handle of a channel that a peer has just begun to open."""

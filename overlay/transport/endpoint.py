@@ -144,6 +144,8 @@ class Endpoint:
         self._guard = FloodGuard(config.socket.flood_limit, self, metrics)
         self.channel_peers: Callable[[], Iterable[Contact]] = lambda: ()
         """The peers that this node has a channel with; set by the channels."""
+        self.on_heard: Callable[[Contact], None] = lambda peer: None
+        """Told the sender of every frame but those of channels; set by the channels."""
         self.turn.then(self._flush)
         self._closed = False
         self._has_space = asyncio.Event()
@@ -449,6 +451,8 @@ class Endpoint:
                 self._dropped_in.add("no_handler" if kind in _KINDS else "unknown_kind")
                 self.useless(contact)
                 continue
+            if kind != _CHANNEL:
+                self.on_heard(contact)
             try:
                 handler(contact, body)
             except Exception:

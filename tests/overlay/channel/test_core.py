@@ -622,6 +622,48 @@ def test_a_peer_that_does_not_answer_is_asked_a_few_times_soon_and_then_ever_mor
     assert asked == pytest.approx([1.3, 1.5, 1.7, 1.9, 2.3, 3.1, 4.7])
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("sign", ["heard elsewhere", "a message"])
+def test_a_silent_peer_is_asked_at_once_when_it_is_heard_elsewhere_or_a_message_waits(
+    sign: str, is_known: bool
+) -> None:
+    wire, a, b = pair()
+    if is_known:
+        a.write(b, b"first")
+        wire.run(1)
+    wire.partition(0, 1)
+    a.write(b, b"second")
+    core = a.table.cores[b.contact.id]
+    wire.run(30)
+    retry_at = core.patience.retry_at
+    assert retry_at is not None
+    wire.run(retry_at + 1)
+    assert core.patience.retry_at == pytest.approx(retry_at + SMALL.max_rto)
+    wire.cut.clear()
+    if sign == "a message":
+        a.write(b, b"third")
+    else:
+        assert core.heard_elsewhere(wire.now)
+        wire.wake(a, core)
+    wire.run(retry_at + 1.1)
+    assert b"second" in b.delivered
+
+
+def test_whatever_is_heard_or_waits_a_silent_peer_is_asked_five_times_a_second_at_most() -> None:
+    wire, a, b = pair(send_buffer=800_000)
+    a.write(b, b"first")
+    wire.run(1)
+    wire.partition(0, 1)
+    a.write(b, b"second")
+    wire.run(30)
+    before, core = wire.carried, a.table.cores[b.contact.id]
+    for number in range(1000):
+        core.heard_elsewhere(wire.now)
+        a.write(b, b"%d" % number)
+        wire.run(30 + number / 100)
+    assert 15 <= (wire.carried - before) / 2 <= 50, "a PING and a WHERE"
+
+
 def test_a_crashed_peer_is_asked_to_dissolve_an_unused_channel_ever_more_rarely() -> None:
     wire, a, b = pair()
     a.write(b, b"first")

@@ -16,6 +16,7 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.transport.config import EndpointConfig
 from overlay.transport.endpoint import Endpoint
+from overlay.transport.frame import FrameKind
 from overlay.virtual import Deadlock, Latency, Network, nth_host
 
 KEY = bytes(range(32))
@@ -138,6 +139,28 @@ def test_a_restart_is_reported_and_nothing_is_handed_up_twice(keys: tuple[bytes,
 
     net.run(main())
     assert max(Counter(received).values()) == 1
+
+
+def test_a_frame_of_another_kind_ends_the_wait_of_a_silent_channel() -> None:
+    net = Network(4, latency=Latency.constant(0.02))
+
+    async def main() -> None:
+        a, b = [await open_node(net, index) for index in (1, 2)]
+        a.endpoint.on(FrameKind.DATAGRAM, lambda sender, body: None)
+        channel = a.channels.to(b.contact)
+        await channel.send(b"first")
+        await channel.drained()
+        net.partition([nth_host(1)], [nth_host(2)])
+        channel.try_send(b"second")
+        await asyncio.sleep(32)
+        net.heal()
+        await asyncio.sleep(1)
+        assert b.received == [b"first"]
+        b.endpoint.send(a.contact, FrameKind.DATAGRAM, b"?")
+        await asyncio.sleep(0.3)
+        assert b.received == [b"first", b"second"]
+
+    net.run(main())
 
 
 def test_send_waits_for_space_and_try_send_says_no() -> None:
