@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pubsub.files.exchange import Piece, PieceHashes, Storage, checked_piece
+from pubsub.files.disk import PieceFile
+from pubsub.files.exchange import Piece, PieceHashes
 from pubsub.files.manifest import HASHES_A_MESSAGE, HashList, Manifest
 
 WRITE_EVERY = 64
@@ -21,18 +22,18 @@ _PIECE, _HASHES = "camcast-piece", "camcast-hashes"
 
 
 def fragments_of(
-    manifest: Manifest, hashes: HashList, storage: Storage, holder: bytes, first_piece: int = 0
+    manifest: Manifest, hashes: HashList, file: PieceFile, holder: bytes, first_piece: int = 0
 ) -> Iterator[dict[str, Any]]:
     """The data of the events that carry a file, in the order in which they are to be published.
 
     `first_piece`: the pieces before it are known to be safe. The manifest and the checksums are there all
     the same, for a piece is of no use before them, and who goes on may be another publisher.
-    `FileError` when the file has changed meanwhile."""
+    Each is read when it is asked for. `FileError` when the file has changed meanwhile."""
     yield manifest.to_data(holder)
     for first in range(0, manifest.pieces, HASHES_A_MESSAGE):
         yield {_HASHES: [manifest.id, first, hashes.part(first)]}
     for index in range(first_piece, manifest.pieces):
-        yield {_PIECE: [manifest.id, index, checked_piece(storage, manifest, hashes, index)]}
+        yield {_PIECE: [manifest.id, index, file.read_checked(index, hashes)]}
 
 
 def fragment_in(data: Any) -> Piece | PieceHashes | None:
@@ -61,11 +62,10 @@ class SendingRecord:
         """The pieces before this one are safe."""
         self._written = self.safe
 
-    def advance(self, safe: int) -> None:
-        """The first `safe` pieces are safe now."""
+    def advance(self, safe: int) -> bool:
+        """The first `safe` pieces are safe now; whether it is time to write that down."""
         self.safe = safe
-        if safe >= self._written + WRITE_EVERY:
-            self.write()
+        return safe >= self._written + WRITE_EVERY
 
     def write(self) -> None:
         self._written = self.safe

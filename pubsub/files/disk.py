@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
@@ -27,6 +28,8 @@ from pubsub.reliable.process_lock import ProcessLock
 _PARTIAL = ".partial"
 _BLOCK_BYTES = 512
 """In which `st_blocks` counts, whatever the disk's own blocks are."""
+_naming = threading.Lock()
+"""One file at a time is given its name, so that no two take the same one."""
 _Kept = tuple[Manifest, HashList, str]
 """What is kept of a file; the name is empty until it is whole."""
 
@@ -56,6 +59,22 @@ class PieceFile:
         with self._opened("read") as descriptor:
             place = index * self._manifest.piece_size
             return os.pread(descriptor, self._manifest.length(index), place)
+
+    def read_checked(self, index: int, hashes: HashList) -> bytes:
+        """A piece to give away; `FileError` when it is not any more what was described, or arrived."""
+        data = self.read(index)
+        if not hashes.agrees(index, data):
+            raise FileError(
+                f"{self._manifest.name} has changed on the disk since its checksums were taken"
+            )
+        return data
+
+    def write_checked(self, index: int, data: bytes, hashes: HashList) -> bool:
+        """Write a piece if it agrees with its checksum; whether it does."""
+        is_right = hashes.agrees(index, data)
+        if is_right:
+            self.write(index, data)
+        return is_right
 
     def write(self, index: int, data: bytes) -> None:
         rest, place = memoryview(data), index * self._manifest.piece_size
@@ -137,19 +156,14 @@ class Arrivals:
         with disk_errors(directory, "used"):
             self._partial.mkdir(parents=True, exist_ok=True)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> ProcessLock:
         """Keep other processes that receive files out of the directory; `FileError` when one is there."""
         try:
-            lock = ProcessLock(self._partial / "receiver", "directory")
+            return ProcessLock(self._partial / "receiver", "directory")
         except UsageError:
             raise FileError(
                 f"{self._directory} is in use: another process receives files there"
             ) from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     def unfinished(self) -> list[Manifest]:
         """The files that had begun to arrive; one that was about to be given its name is among them."""
@@ -193,11 +207,12 @@ class Arrivals:
         """Give a whole and synced file its name; another name when a different file has it.
 
         The name is kept first: after a crash in between, the file goes on as one that is all there."""
-        path = self._free_name(manifest)
-        self.keep(manifest, hashes, path.name)
-        with disk_errors(path, "written"):
-            os.replace(self._path(manifest, "part"), path)
-            _sync_directory(self._directory)
+        with _naming:
+            path = self._free_name(manifest)
+            self.keep(manifest, hashes, path.name)
+            with disk_errors(path, "written"):
+                os.replace(self._path(manifest, "part"), path)
+                _sync_directory(self._directory)
         return path
 
     def _free_name(self, manifest: Manifest) -> Path:

@@ -13,12 +13,13 @@ for (section 7 of the reliable delivery paper).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.wire import message
-from pubsub.files.manifest import FileError, HashList, Manifest, PieceSet
+from pubsub.files.manifest import HashList, Manifest, PieceSet
 
 TELL_SECONDS = 1.0
 """Between two tellings of what one has."""
@@ -35,7 +36,9 @@ MOST_BAD = 3
 LOOKED_AT = 512
 """Missing pieces that are looked at in search of one that a peer has; if none is found, later again."""
 MOST_WANTED = 64
-"""Pieces in one request; further ones are not answered."""
+"""Pieces that a peer wants and that are being read for it; further ones are not given."""
+MOST_UNWRITTEN = 32
+"""Pieces that wait for the disk before no more are asked for."""
 
 
 @message(0x7C)
@@ -81,7 +84,7 @@ class PieceHashes:
 class FilePeer:
     """What it has, what it was asked for, and when it was last heard."""
 
-    __slots__ = ("asked", "bad", "contact", "heard_at", "pieces")
+    __slots__ = ("asked", "bad", "contact", "heard_at", "pieces", "unread", "unwritten")
 
     def __init__(self, contact: Contact, now: float) -> None:
         self.contact = contact
@@ -92,6 +95,10 @@ class FilePeer:
         """Pieces asked of it and not come yet, and since when."""
         self.bad = 0
         """Pieces from it whose checksum was wrong."""
+        self.unread = 0
+        """Pieces that are being read for it."""
+        self.unwritten = 0
+        """Pieces from it that are being checked and written."""
 
 
 UNASKED, WRONG = "unasked_hashes", "wrong_hashes"
@@ -112,20 +119,13 @@ class HashFetch:
         self._source: PeerId | None = None
         self._asked_at = 0.0
         self._is_awaited = False
-        self._gathered = HashList(manifest)
-
-    @property
-    def hashes(self) -> bytes:
+        self.gathered = HashList(manifest)
         """What the holder has sent so far."""
-        return self._gathered.packed()
-
-    @property
-    def is_complete(self) -> bool:
-        """All checksums are there, and agree with the manifest."""
-        return self._gathered.is_complete
 
     def next_part(self, peer: PeerId, now: float) -> int | None:
         """From which piece on `peer` is to be asked for checksums now; None for not at all."""
+        if self.gathered.is_full:
+            return None
         if self._source is not None and self._source != peer:
             if now - self._asked_at <= self._patience:
                 return None
@@ -135,50 +135,45 @@ class HashFetch:
         if self._source is None:
             self._begin(peer)
         self._is_awaited, self._asked_at = True, now
-        return self._gathered.known
+        return self.gathered.known
 
     def receive(self, peer: PeerId, part: PieceHashes) -> str:
-        """Take a part; why it is of no use, or an empty text. A peer whose checksums are not the file's, or
-        cannot be any, is given up."""
-        if peer != self._source or not self._is_awaited or part.first != self._gathered.known:
+        """Take a part; why it is of no use, or an empty text. A peer whose part cannot be one is given up."""
+        if peer != self._source or not self._is_awaited or part.first != self.gathered.known:
             return UNASKED
         self._is_awaited = False
-        if part.hashes and self._gathered.add(part.first, part.hashes):
+        if part.hashes and self.gathered.add(part.first, part.hashes):
             return ""
         self._begin(None)
         return WRONG
 
     def forget(self, peer: PeerId) -> None:
-        """The peer is gone: ask another one, from the beginning."""
+        """The peer is gone, or has lied: ask another one, from the beginning."""
         if peer == self._source:
             self._begin(None)
 
     def _begin(self, source: PeerId | None) -> None:
         self._source = source
         self._is_awaited = False
-        self._gathered = HashList(self._manifest)
+        self.gathered = HashList(self._manifest)
 
 
 class Storage(Protocol):
-    """Where a file's pieces are."""
+    """Where a file's pieces are. It reads, hashes and writes while the exchange goes on, in the order of the
+    calls, and calls back. Where it fails it tells its owner, and calls back no more."""
 
-    def read(self, index: int) -> bytes: ...
+    def read(self, index: int, then: Callable[[bytes], None]) -> None:
+        """A piece, which agrees with its checksum."""
 
-    def write(self, index: int, data: bytes) -> None: ...
+    def write(self, index: int, data: bytes, then: Callable[[bool], None]) -> None:
+        """Keep a piece if it agrees with its checksum; whether it does."""
 
-
-def checked_piece(storage: Storage, manifest: Manifest, hashes: HashList, index: int) -> bytes:
-    """A piece to give away; `FileError` when it is not any more what was described, or arrived."""
-    data = storage.read(index)
-    if not hashes.agrees(index, data):
-        raise FileError(f"{manifest.name} has changed on the disk since its checksums were taken")
-    return data
+    def check(self, hashes: HashList, then: Callable[[bool], None]) -> None:
+        """Whether a full list of checksums agrees with the manifest."""
 
 
 class PieceExchange:
-    """A core; its links should be channels. `on_change` is called whenever it has got or given something.
-
-    `FileError` from the storage, or for content that has changed there, goes through to the caller."""
+    """A core; its links should be channels. `on_change` is called whenever it has got or given something."""
 
     def __init__(
         self,
@@ -206,6 +201,7 @@ class PieceExchange:
         self._finished: dict[PeerId, None] = {}
         self._hash_fetch = HashFetch(manifest, PATIENCE)
         self._asked: dict[int, PeerId] = {}
+        self._unwritten = 0
         self._missing: list[int] = []
         self._places: dict[int, int] = {}
         self._timer: Timer | None = None
@@ -256,19 +252,18 @@ class PieceExchange:
             case PieceHashes():
                 self._receive_hashes(peer, message)
 
-    def take(self, fragment: Piece | PieceHashes) -> bool:
-        """Take what came by another way than from a peer; whether it was of use."""
+    def take(self, fragment: Piece | PieceHashes) -> None:
+        """Take what came by another way than from a peer, if it is of use."""
         if isinstance(fragment, PieceHashes):
-            known = self.hashes.known
             self.hashes.add(fragment.first, fragment.hashes)
-            return self.hashes.known > known
-        index = fragment.index
-        if not 0 <= index < self.manifest.pieces or not self.hashes.is_complete:
-            return False
-        if index in self.pieces or not self.hashes.agrees(index, fragment.data):
-            return False
-        self._take(fragment)
-        return True
+            if self.hashes.is_full and not self.hashes.is_complete:
+                self._storage.check(self.hashes, lambda is_right: self._ask_all())
+        elif self._is_piece(fragment.index) and fragment.index not in self.pieces:
+            self._write(fragment, None)
+
+    def _is_piece(self, index: int) -> bool:
+        """Whether it is one of the file's whose checksum is known."""
+        return 0 <= index < self.manifest.pieces and self.hashes.is_complete
 
     def _peer(self, contact: Contact) -> FilePeer | None:
         """The peer, new where there is room for one more; None for one's own self and those banned."""
@@ -292,8 +287,7 @@ class PieceExchange:
             is_full = peer.pieces is not None and peer.pieces.is_full
             if not (is_full and self.is_complete):  # then there is nothing left to say
                 self._tell(peer.contact, answer=not is_full)
-        for peer in self._peers.values():
-            self._ask(peer)
+        self._ask_all()
         self._timer = self._context.call_later(
             self._context.random.uniform(0.8, 1.2) * TELL_SECONDS, self._tick
         )
@@ -329,10 +323,16 @@ class PieceExchange:
 
     # -- getting --
 
+    def _ask_all(self) -> None:
+        for peer in list(self._peers.values()):
+            self._ask(peer)
+
     def _ask(self, peer: FilePeer) -> None:
         """Ask a peer for what it has and we lack, for at most `ASKED_AT_ONCE` pieces at a time."""
         if self.is_complete or peer.pieces is None or not peer.pieces.count:
             return
+        if self._unwritten >= MOST_UNWRITTEN:
+            return  # the disk is slower than the peers
         now = self._context.now()
         if not self.hashes.is_complete:
             first = self._hash_fetch.next_part(peer.contact.id, now)
@@ -377,29 +377,55 @@ class PieceExchange:
             del self._asked[index]
 
     def _receive_piece(self, peer: FilePeer, piece: Piece) -> None:
-        if not 0 <= piece.index < self.manifest.pieces or not self.hashes.is_complete:
+        if not self._is_piece(piece.index):
             self._drop("unknown_piece")
-            return
-        self._unask(peer, piece.index)
-        if piece.index in self.pieces:
+        elif piece.index in self.pieces:
             self._drop("piece_again")
-        elif not self.hashes.agrees(piece.index, piece.data):
+            self._unask(peer, piece.index)
+            self._ask(peer)
+        elif peer.unwritten >= 2 * ASKED_AT_ONCE:
+            self._drop("too_many_pieces")
+        else:
+            if piece.index in peer.asked:
+                peer.asked[piece.index] = (
+                    self._context.now()
+                )  # it is the disk that is waited for now
+            peer.unwritten += 1
+            self._write(piece, peer)
+
+    def _write(self, piece: Piece, peer: FilePeer | None) -> None:
+        self._unwritten += 1
+        self._storage.write(piece.index, piece.data, partial(self._written, piece.index, peer))
+
+    def _written(self, index: int, peer: FilePeer | None, is_right: bool) -> None:
+        """A piece is there now, or was wrong. It came from a peer, or in another way."""
+        self._unwritten -= 1
+        if is_right and index not in self.pieces:
+            self._add(index)
+        if peer is None:
+            return
+        peer.unwritten -= 1
+        self._unask(peer, index)
+        if not is_right:
             self._drop("wrong_checksum")
             peer.bad += 1
-            if peer.bad >= MOST_BAD:
-                self._ban(peer)
-                return
+        if not self._is_peer(peer):
+            return
+        if peer.bad >= MOST_BAD:
+            self._ban(peer)
         else:
-            self._take(piece)
-        self._ask(peer)
+            self._ask(peer)
 
-    def _take(self, piece: Piece) -> None:
+    def _is_peer(self, peer: FilePeer) -> bool:
+        """Whether it still is one; it may have been forgotten while the disk was busy."""
+        return self._peers.get(peer.contact.id) is peer
+
+    def _add(self, index: int) -> None:
         self._lay_out()
-        self._storage.write(piece.index, piece.data)
-        self.pieces.add(piece.index)
-        place = self._places.pop(piece.index)
+        self.pieces.add(index)
+        place = self._places.pop(index)
         last = self._missing.pop()
-        if last != piece.index:
+        if last != index:
             self._missing[place] = last
             self._places[last] = place
         if self.is_complete:
@@ -413,10 +439,21 @@ class PieceExchange:
             self._drop(reason)
         if reason == WRONG:
             self._ban(peer)
-        if self._hash_fetch.is_complete and not self.hashes.is_complete:
-            self.hashes.replace(self._hash_fetch.hashes)
-        for other in list(self._peers.values()):
-            self._ask(other)
+        gathered = self._hash_fetch.gathered
+        if not reason and gathered.is_full and not self.hashes.is_complete:
+            self._storage.check(gathered, partial(self._checked, peer, gathered))
+        else:
+            self._ask_all()
+
+    def _checked(self, peer: FilePeer, gathered: HashList, is_right: bool) -> None:
+        """One holder's checksums are the file's, or are not."""
+        if is_right:
+            self.hashes.replace(gathered)
+        else:
+            self._drop(WRONG)
+            if self._is_peer(peer):
+                self._ban(peer)
+        self._ask_all()
 
     def _ban(self, peer: FilePeer) -> None:
         self._forget(peer)
@@ -431,10 +468,16 @@ class PieceExchange:
                 self._context.send(peer.contact, PieceHashes(self.file, wanted.hashes_from, part))
             return
         for index in wanted.pieces[:MOST_WANTED]:
-            if 0 <= index < self.manifest.pieces and index in self.pieces:
-                data = checked_piece(self._storage, self.manifest, self.hashes, index)
-                self.given += len(data)
-                self._context.send(peer.contact, Piece(self.file, index, data))
-            else:
+            if not self._is_piece(index) or index not in self.pieces:
                 self._drop("unknown_piece")
+            elif peer.unread >= MOST_WANTED:
+                self._drop("too_many_wanted")
+            else:
+                peer.unread += 1
+                self._storage.read(index, partial(self._give, index, peer))
+
+    def _give(self, index: int, peer: FilePeer, data: bytes) -> None:
+        peer.unread -= 1
+        self.given += len(data)
+        self._context.send(peer.contact, Piece(self.file, index, data))
         self._on_change()

@@ -115,10 +115,13 @@ class HashList:
     """The checksums of a file's pieces, fetched in parts and believed once all agree with the manifest."""
 
     def __init__(self, manifest: Manifest, hashes: bytes = b"") -> None:
+        """`hashes` of all pieces are checked here: call it in a thread when there are any."""
         self._manifest = manifest
         self._hashes = bytearray()
         self.is_complete = False
+        """All are there, and agree with the manifest."""
         self.add(0, hashes)
+        self.check()
 
     def packed(self) -> bytes:
         return bytes(self._hashes)
@@ -128,25 +131,33 @@ class HashList:
         """How many pieces have a checksum, in order from the first."""
         return len(self._hashes) // HASH_BYTES
 
+    @property
+    def is_full(self) -> bool:
+        """Whether all are there; `check` says whether they are right."""
+        return self.known == self._manifest.pieces
+
     def add(self, first: int, hashes: bytes) -> bool:
-        """Append a part, unless it is not the next one; False when it cannot be one, or when the whole does
-        not agree with the manifest: the list is empty again then."""
-        if len(hashes) % HASH_BYTES or len(hashes) > HASH_BYTES * self._manifest.pieces:
+        """Append a part, unless it is not the next one; False when it cannot be one."""
+        if len(hashes) % HASH_BYTES:
             return False
-        if first != self.known or self.is_complete:
-            return True
-        self._hashes += hashes
-        if self.known < self._manifest.pieces:
-            return True
-        self.is_complete = hashlib.sha256(self._hashes).digest() == self._manifest.pieces_digest
-        if not self.is_complete:
-            self._hashes.clear()
+        if first == self.known and not self.is_full:
+            if len(self._hashes) + len(hashes) > HASH_BYTES * self._manifest.pieces:
+                return False
+            self._hashes += hashes
+        return True
+
+    def check(self) -> bool:
+        """Whether all are there and agree with the manifest; a full list that does not is empty again. It
+        hashes up to 128 MiB, so it is called in a thread."""
+        if self.is_full and not self.is_complete:
+            self.is_complete = hashlib.sha256(self._hashes).digest() == self._manifest.pieces_digest
+            if not self.is_complete:
+                self._hashes = bytearray()
         return self.is_complete
 
-    def replace(self, hashes: bytes) -> None:
-        """All of them, in place of what was known; they must agree with the manifest."""
-        self._hashes.clear()
-        self.add(0, hashes)
+    def replace(self, others: HashList) -> None:
+        """Take over a complete list in place of what was known."""
+        self._hashes, self.is_complete = others._hashes, others.is_complete
 
     def part(self, first: int) -> bytes:
         """The checksums from the piece `first` on, as many as one message takes."""
@@ -172,10 +183,10 @@ class PieceSet:
 
     @classmethod
     def full(cls, total: int) -> PieceSet:
-        pieces = cls(total)
-        for index in range(total):
-            pieces.add(index)
-        return pieces
+        bits = bytearray(b"\xff" * -(-total // 8))
+        if total % 8:
+            bits[-1] = (1 << total % 8) - 1
+        return cls(total, bytes(bits))
 
     @classmethod
     def unpack(cls, total: int, packed: bytes) -> PieceSet | None:

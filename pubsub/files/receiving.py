@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from pubsub.files.archived import fragment_in
 from pubsub.files.disk import Arrivals, PieceFile
 from pubsub.files.exchange import Piece, PieceExchange, PieceHashes
 from pubsub.files.manifest import FileError, HashList, Manifest
+from pubsub.files.storage import FileStorage, in_thread
 
 if TYPE_CHECKING:
     from pubsub.files.sharing import FileSharing
@@ -29,12 +31,14 @@ class Transfer:
         self.file = file
         self.exchange: PieceExchange | None = None
         """None while the file is read to see what is there of it."""
+        self.storage: FileStorage
+        """What the exchange reads and writes; there when the exchange is."""
         self.path: Path | None = None
         """Where the file is once it has arrived and its checksum was right."""
         self.archived_pieces = 0
         """Pieces that are safe at an archive, from the first on."""
         self._changed = asyncio.Event()
-        self._failure: FileError | None = None
+        self._failure: Exception | None = None
 
     @property
     def name(self) -> str:
@@ -74,7 +78,7 @@ class Transfer:
     def changed(self) -> None:
         self._changed.set()
 
-    def fail(self, error: FileError) -> None:
+    def fail(self, error: Exception) -> None:
         """The disk has failed: nothing more can be had or given."""
         self._failure = error
         self._changed.set()
@@ -108,49 +112,65 @@ class Receiving:
         self._rejected: dict[bytes, None] = {}
         """Files whose announcements were wrong: each arrived in full before that was seen."""
 
-    def resume(self) -> None:
+    async def resume(self) -> None:
         """Go on with what had begun to arrive; `FileError` when there is no room for it."""
-        for manifest in self._arrivals.unfinished():
-            self._expect(manifest, None)
+        for manifest in await in_thread(self._arrivals.unfinished):
+            await self._expect(manifest, None)
 
     async def listen(self, events: Any) -> None:
-        """Take what the topic's events say and bring of files, until there are no more."""
-        async for event in events:
-            found = Manifest.from_data(event.data, event.topic)
-            fragment = None if found is not None else fragment_in(event.data)
-            if found is not None:
-                self._announced(*found)
-            elif fragment is not None:
-                await self._take(fragment)
+        """Take what the topic's events say and bring of files, until there are no more. Then say so, or why,
+        behind what has arrived."""
+        end: Exception | None = None
+        try:
+            async for event in events:
+                found = Manifest.from_data(event.data, event.topic)
+                fragment = None if found is not None else fragment_in(event.data)
+                if found is not None:
+                    await self._announced(*found)
+                elif fragment is not None:
+                    await self._take(fragment)
+        except Exception as error:
+            end = error
+        finally:
+            self.arrived.put_nowait(end)
 
-    def ended(self, listening: asyncio.Task[None]) -> None:
-        """Nobody listens any more: say so, or why, behind what has arrived."""
-        self.arrived.put_nowait(None if listening.cancelled() else listening.exception())
-
-    def _announced(self, manifest: Manifest, holder: bytes) -> None:
+    async def _announced(self, manifest: Manifest, holder: bytes) -> None:
         try:
             contact = Contact.unpack(holder)
         except (AddressError, UsageError):
             self._sharing.drop("malformed_announcement")
             return
-        self._expect(manifest, contact)
+        await self._expect(manifest, contact)
 
-    def _expect(self, manifest: Manifest, holder: Contact | None) -> None:
-        transfer = self._sharing.transfer(manifest.id)
-        if transfer is not None:
-            if holder is not None and transfer.exchange is not None:
-                transfer.exchange.meet(holder)
-            return
-        if manifest.id in self._rejected:
-            return
+    async def _expect(self, manifest: Manifest, holder: Contact | None) -> None:
+        if self._sharing.transfer(manifest.id) is None and manifest.id not in self._rejected:
+            file, hashes, is_whole = await in_thread(partial(self._place, manifest))
+            if self._sharing.transfer(manifest.id) is None:
+                transfer = self._sharing.begin(manifest, file)
+                transfer.path = file.path if is_whole else None
+                self._fetch(transfer, hashes, holder)
+                return
+        known = self._sharing.transfer(manifest.id)
+        if known is not None and known.exchange is not None and holder is not None:
+            known.exchange.meet(holder)
+
+    def _place(self, manifest: Manifest) -> tuple[PieceFile, HashList, bool]:
+        """In a thread: where a file is or will be, the checksums that are known, and whether it is whole."""
         had = self._arrivals.finished(manifest)
-        if had is None:
-            self._arrivals.check_room(manifest)
-        file, hashes = had or self._arrivals.open(manifest)
-        transfer = self._sharing.begin(manifest, file)
         if had is not None:
-            transfer.path = file.path
-        self._sharing.start(self._get(transfer, file, hashes, holder))
+            return *had, True
+        self._arrivals.check_room(manifest)
+        return *self._arrivals.open(manifest), False
+
+    def _fetch(self, transfer: Transfer, hashes: HashList, holder: Contact | None) -> None:
+        fetching = self._get(transfer, hashes, holder)
+        self._sharing.tasks.start("file", fetching, vital=False).add_done_callback(self._fetched)
+
+    def _fetched(self, fetching: asyncio.Task[None]) -> None:
+        """Say so if it died: who waits for the file would wait for ever."""
+        error = None if fetching.cancelled() else fetching.exception()
+        if error is not None:
+            self.arrived.put_nowait(error)
 
     async def _take(self, fragment: Piece | PieceHashes) -> None:
         """Take a piece that an event brought, if it is of a file that arrives here."""
@@ -160,20 +180,21 @@ class Receiving:
         while transfer.exchange is None:
             await transfer.change(LOOK_SECONDS)
             transfer.check()
-        if transfer.exchange.take(fragment):
-            if isinstance(fragment, Piece):
-                await asyncio.to_thread(transfer.file.sync)
-            else:
-                self._arrivals.keep(transfer.manifest, transfer.exchange.hashes)
+        transfer.exchange.take(fragment)
+        if isinstance(fragment, Piece):
+            await transfer.storage.run(transfer.file.sync)
+        else:
+            await self._keep(transfer, transfer.exchange.hashes)
 
-    async def _get(
-        self, transfer: Transfer, file: PieceFile, hashes: HashList, holder: Contact | None
-    ) -> None:
+    async def _keep(self, transfer: Transfer, hashes: HashList) -> None:
+        await transfer.storage.run(partial(self._arrivals.keep, transfer.manifest, hashes))
+
+    async def _get(self, transfer: Transfer, hashes: HashList, holder: Contact | None) -> None:
         """Fetch a file, and give it its name; one that was there already is given away only."""
         try:
             pieces = None
             if hashes.is_complete:
-                pieces = await asyncio.to_thread(file.scan, hashes)
+                pieces = await in_thread(partial(transfer.file.scan, hashes))
             exchange = self._sharing.share(transfer, hashes, pieces)
             if holder is not None:
                 exchange.meet(holder)
@@ -182,8 +203,9 @@ class Receiving:
                 transfer.check()
                 if hashes.is_complete and not kept:
                     kept = True
-                    self._arrivals.keep(transfer.manifest, hashes)
-                await transfer.change(LOOK_SECONDS)
+                    await self._keep(transfer, hashes)
+                else:
+                    await transfer.change(LOOK_SECONDS)
             if transfer.path is None:
                 await self._finish(transfer, hashes)
             self._sharing.retire()
@@ -192,12 +214,13 @@ class Receiving:
             self.arrived.put_nowait(error)
 
     async def _finish(self, transfer: Transfer, hashes: HashList) -> None:
-        if await asyncio.to_thread(transfer.file.has_digest):
-            transfer.path = self._arrivals.finish(transfer.manifest, hashes)
-            transfer.file.path = transfer.path
-            self.arrived.put_nowait(transfer.path)
+        run = transfer.storage.run
+        if await run(transfer.file.has_digest):
+            path = await run(partial(self._arrivals.finish, transfer.manifest, hashes))
+            transfer.path = transfer.file.path = path
+            self.arrived.put_nowait(path)
             return
-        scanned = await asyncio.to_thread(transfer.file.scan, hashes)
+        scanned = await run(partial(transfer.file.scan, hashes))
         if not scanned.is_full:
             raise FileError(
                 f"{transfer.name} arrived, and its checksum is wrong: the disk changed what was written"
@@ -206,4 +229,4 @@ class Receiving:
         self._sharing.drop("wrong_announcement")
         self._rejected[transfer.manifest.id] = None
         self._sharing.end(transfer)
-        self._arrivals.remove(transfer.manifest)
+        await in_thread(partial(self._arrivals.remove, transfer.manifest))

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,11 +35,13 @@ from pubsub.archive.publishing import wait_until_safe
 from pubsub.files.archived import SendingRecord, fragments_of
 from pubsub.files.disk import Arrivals, PieceFile, describe_file
 from pubsub.files.exchange import Holds, Piece, PieceExchange, PieceHashes, WantedPieces
-from pubsub.files.manifest import HASHES_A_MESSAGE, FileError, HashList, Manifest, PieceSet
+from pubsub.files.manifest import HASHES_A_MESSAGE, HashList, Manifest, PieceSet
 from pubsub.files.receiving import Receiving, Transfer
+from pubsub.files.storage import FileStorage, in_thread
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.reliable.receipts import Budget
+from pubsub.reliable.tasks import Tasks
 from pubsub.rights import Action, Holder
 from pubsub.topic import Topic
 
@@ -65,7 +68,7 @@ class FileSharing:
         self._runtime = node.attachment.runtime
         self._directory = node.attachment.directory
         self._transfers: dict[bytes, Transfer] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self.tasks = Tasks("file sharing", node.metrics)
         self._drops = node.metrics.family(
             "file_messages_dropped", "reason", "Messages about files that were of no use"
         )
@@ -81,11 +84,9 @@ class FileSharing:
     async def __aexit__(self, *_: object) -> None:
         for message_kind in _MESSAGES:
             self._runtime.off(message_kind)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         for transfer in self.transfers:
             self.end(transfer)
+        await self.tasks.close()
 
     @property
     def transfers(self) -> tuple[Transfer, ...]:
@@ -100,11 +101,8 @@ class FileSharing:
             raise UsageError(
                 f"receivers={receivers} is not a number of receivers: it must be 1 or more"
             )
-        self._node.check_right(Action.PUBLISH, Topic.of(topic).name)
-        manifest, hashes = await asyncio.to_thread(describe_file, Path(path), Topic.of(topic).name)
-        transfer = self._transfers.get(manifest.id)
-        if transfer is None:
-            transfer = self.begin(manifest, PieceFile(Path(path), manifest))
+        transfer, hashes = await self._described(Path(path), topic)
+        manifest = transfer.manifest
         if transfer.exchange is None:
             self.share(transfer, hashes, PieceSet.full(manifest.pieces))
         announcement = manifest.to_data(self._runtime.contact.packed())
@@ -113,6 +111,16 @@ class FileSharing:
             await self._node.publish(topic, announcement)
             await self._until_finished(transfer, receivers)
         return transfer
+
+    async def _described(self, path: Path, topic: str) -> tuple[Transfer, HashList]:
+        """The transfer of a file to a topic, and the checksums of its pieces."""
+        self._node.check_right(Action.PUBLISH, Topic.of(topic).name)
+        manifest, hashes = await in_thread(partial(describe_file, path, Topic.of(topic).name))
+        transfer = self._transfers.get(manifest.id)
+        if transfer is None:
+            file = await in_thread(partial(PieceFile, path, manifest))
+            transfer = self._transfers.get(manifest.id) or self.begin(manifest, file)
+        return transfer, hashes
 
     async def _until_finished(self, transfer: Transfer, receivers: int) -> None:
         """Return when the file has been sent, or after a while."""
@@ -129,19 +137,15 @@ class FileSharing:
 
         An interrupted one goes on where it was (see `SendingRecord`). `publishing` goes to `Node.publish`,
         with each piece: `copies`, `deadline`."""
-        self._node.check_right(Action.PUBLISH, Topic.of(topic).name)
-        manifest, hashes = await asyncio.to_thread(describe_file, Path(path), Topic.of(topic).name)
-        transfer = self._transfers.get(manifest.id)
-        if transfer is None:
-            transfer = self.begin(manifest, PieceFile(Path(path), manifest))
-        record = SendingRecord(Path(path), manifest, topic)
+        transfer, hashes = await self._described(Path(path), topic)
+        record = await in_thread(partial(SendingRecord, Path(path), transfer.manifest, topic))
         transfer.archived_pieces = record.safe
         try:
             await self._archive(transfer, hashes, topic, record, publishing)
         except BaseException:
-            record.write()
+            await in_thread(record.write)
             raise
-        record.remove()
+        await in_thread(record.remove)
         return transfer
 
     async def _archive(
@@ -165,9 +169,11 @@ class FileSharing:
                 heads -= 1
                 return
             transfer.archived_pieces += 1
-            record.advance(transfer.archived_pieces)
+            if record.advance(transfer.archived_pieces):
+                await in_thread(record.write)
 
-        for data in fragments_of(manifest, hashes, transfer.file, holder, record.safe):
+        fragments = fragments_of(manifest, hashes, transfer.file, holder, record.safe)
+        while (data := await in_thread(partial(next, fragments, None))) is not None:
             if len(on_their_way) >= UNSAFE_PIECES:
                 await one_is_safe()
             on_their_way.append(
@@ -186,13 +192,13 @@ class FileSharing:
         It ends when the node or this object is closed, and raises what the subscription or the disk fails
         with. One process at a time receives into a directory. `subscribing` goes to `Node.subscribe`:
         `durable="a name"` misses nothing that was archived."""
-        arrivals = Arrivals(Path(directory))
+        arrivals = await in_thread(partial(Arrivals, Path(directory)))
         receiving = Receiving(self, arrivals)
-        with arrivals.locked():
+        lock = await in_thread(arrivals.lock)
+        try:
             async with self._node.subscribe(topic, **subscribing) as events:
-                receiving.resume()
-                listening = self.start(receiving.listen(events))
-                listening.add_done_callback(receiving.ended)
+                await receiving.resume()
+                listening = self.tasks.start("listening", receiving.listen(events), vital=False)
                 try:
                     while (one := await receiving.arrived.get()) is not None:
                         if isinstance(one, BaseException):
@@ -201,6 +207,8 @@ class FileSharing:
                 finally:
                     listening.cancel()
                     await asyncio.gather(listening, return_exceptions=True)
+        finally:
+            lock.release()
 
     # -- exchanging --
 
@@ -215,6 +223,7 @@ class FileSharing:
         """Give nothing more of a file, and have nobody find it here."""
         if self._transfers.pop(transfer.manifest.id, None) is not None and transfer.exchange:
             transfer.exchange.stop()
+            transfer.storage.close()
             self._directory.withdraw(_holders_of(transfer.manifest))
 
     def retire(self) -> None:
@@ -226,10 +235,12 @@ class FileSharing:
     def share(self, transfer: Transfer, hashes: HashList, pieces: PieceSet | None) -> PieceExchange:
         """Begin to exchange pieces with others, and let them find this node."""
         manifest = transfer.manifest
+        failed = partial(self._failed, transfer)
+        transfer.storage = FileStorage(transfer.file, hashes, self.tasks, failed)
         exchange = transfer.exchange = PieceExchange(
             self._runtime.context("channel"),
             manifest,
-            transfer.file,
+            transfer.storage,
             hashes,
             PieceSet(manifest.pieces) if pieces is None else pieces,
             transfer.changed,
@@ -238,8 +249,14 @@ class FileSharing:
         exchange.start()
         transfer.changed()
         self._directory.announce(_holders_of(manifest))
-        self.start(self._search(transfer, exchange))
+        self.tasks.start("search", self._search(transfer, exchange), vital=False)
         return exchange
+
+    def _failed(self, transfer: Transfer, error: Exception) -> None:
+        """The disk has failed with a file."""
+        if transfer.exchange is not None:
+            transfer.exchange.stop()
+        transfer.fail(error)
 
     async def _search(self, transfer: Transfer, exchange: PieceExchange) -> None:
         """Look for others, as long as something is missing."""
@@ -260,12 +277,8 @@ class FileSharing:
         transfer = self._transfers.get(message.file)
         if transfer is None or transfer.exchange is None:
             self.drop("unknown_file")
-            return
-        try:
+        else:
             transfer.exchange.receive(sender, message)
-        except FileError as error:
-            transfer.exchange.stop()
-            transfer.fail(error)
 
     def _may_send(self, peer: Holder, message: Holds | WantedPieces | Piece | PieceHashes) -> bool:
         """Pieces are given to those that may subscribe to the file's topic; its publishers have some too."""
@@ -279,13 +292,6 @@ class FileSharing:
     def drop(self, reason: str) -> None:
         """Count what a peer sent and was of no use."""
         self._drops.add(reason)
-
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something until it ends or this is closed."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
-        return task
 
 
 def _holders_of(manifest: Manifest) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,8 +14,9 @@ class ProcessLock:
     """Keeps other processes away from a file until the last of this process's users is done with it.
 
     The system gives up a process's lock when any descriptor of the locked file is closed, so there is one
-    descriptor for each file. Within a process, the owner tells users apart."""
+    descriptor for each file. Within a process, the owner tells users apart. Any thread may call."""
 
+    _turn: ClassVar[threading.Lock] = threading.Lock()
     _descriptors: ClassVar[dict[str, int]] = {}
     _users: ClassVar[dict[str, int]] = {}
 
@@ -22,16 +24,18 @@ class ProcessLock:
         """`kind`: what the file is called where another process has it, which is a `UsageError`. It need not
         exist: what is locked is a file beside it. ":memory:" is nobody else's."""
         self._name = "" if str(path) == ":memory:" else os.path.realpath(f"{path}.lock")
-        if self._name and self._name not in self._descriptors:
-            self._descriptors[self._name] = _locked(self._name, path, kind)
-        self._users[self._name] = self._users.get(self._name, 0) + 1
+        with self._turn:
+            if self._name and self._name not in self._descriptors:
+                self._descriptors[self._name] = _locked(self._name, path, kind)
+            self._users[self._name] = self._users.get(self._name, 0) + 1
 
     def release(self) -> None:
-        self._users[self._name] -= 1
-        if not self._users[self._name]:
-            del self._users[self._name]
-            if self._name:
-                os.close(self._descriptors.pop(self._name))
+        with self._turn:
+            self._users[self._name] -= 1
+            if not self._users[self._name]:
+                del self._users[self._name]
+                if self._name:
+                    os.close(self._descriptors.pop(self._name))
 
 
 def _locked(name: str, path: str | Path, kind: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
 
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
@@ -18,12 +19,20 @@ class MemoryPieces:
 
     def __init__(self) -> None:
         self.pieces: dict[int, bytes] = {}
+        self.hashes: HashList
+        """Those of the exchange that is running."""
 
-    def read(self, index: int) -> bytes:
-        return self.pieces[index]
+    def read(self, index: int, then: Callable[[bytes], None]) -> None:
+        then(self.pieces[index])
 
-    def write(self, index: int, data: bytes) -> None:
-        self.pieces[index] = data
+    def write(self, index: int, data: bytes, then: Callable[[bool], None]) -> None:
+        is_right = self.hashes.agrees(index, data)
+        if is_right:
+            self.pieces[index] = data
+        then(is_right)
+
+    def check(self, hashes: HashList, then: Callable[[bool], None]) -> None:
+        then(hashes.check())
 
     def content(self) -> bytes:
         return b"".join(data for _, data in sorted(self.pieces.items()))
@@ -59,11 +68,12 @@ class Swarm:
         for index in self.storages[number].pieces:
             has.add(index)
         known = self.hashes if len(self.storages[number].pieces) else b""
+        hashes = self.storages[number].hashes = HashList(self.manifest, known)
         exchange = self.exchanges[number] = PieceExchange(
             self.stage.context(self.contacts[number]),
             self.manifest,
             self.storages[number],
-            HashList(self.manifest, known),
+            hashes,
             has,
             drop=self._drop,
         )

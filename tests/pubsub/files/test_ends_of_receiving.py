@@ -50,7 +50,7 @@ def test_receiving_ends_when_the_node_is_closed(
             (path,) = await receiving
         assert path.stat().st_size == SIZE
         await asyncio.sleep(SEARCH_SECONDS)
-        assert not receiver._tasks
+        assert not receiver.tasks
 
     play(main)
 
@@ -69,7 +69,7 @@ def test_receiving_raises_what_its_subscription_raises(tmp_path: Path) -> None:
         with pytest.raises(ArchiveError, match="another archive did not register 'me'"):
             async with asyncio.timeout(LONG):
                 await receiving
-        assert not receiver._tasks
+        assert not receiver.tasks
 
     play(main)
 

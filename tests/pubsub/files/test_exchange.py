@@ -14,7 +14,15 @@ from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.files import exchange as exchange_module
 from pubsub.files import manifest as manifest_module
-from pubsub.files.exchange import Holds, Piece, PieceExchange, PieceHashes, WantedPieces
+from pubsub.files.exchange import (
+    ASKED_AT_ONCE,
+    MOST_WANTED,
+    Holds,
+    Piece,
+    PieceExchange,
+    PieceHashes,
+    WantedPieces,
+)
 from pubsub.files.manifest import HASH_BYTES, MAX_PIECES, HashList, Manifest, PieceSet
 from tests.pubsub.files.swarm import MemoryPieces, Swarm
 
@@ -190,6 +198,34 @@ def test_an_exchange_that_never_asks_again_is_caught(monkeypatch: pytest.MonkeyP
 def for_seeds(make: Any, seeds: int) -> None:
     for seed in range(seeds):
         make(seed).run_until_complete()
+
+
+class StuckPieces(MemoryPieces):
+    """A disk that has not answered yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def read(self, index: int, then: object) -> None:
+        self.asked += 1
+
+    def write(self, index: int, data: bytes, then: object) -> None:
+        self.asked += 1
+
+
+def test_a_peer_has_a_slow_disk_do_only_so_much() -> None:
+    swarm = Swarm(8, receivers=1, pieces=200)
+    for number, has in (0, True), (1, False):
+        swarm.exchanges[number].stop()
+        pieces = PieceSet.full(200) if has else PieceSet(200)
+        disk, hashes = StuckPieces(), HashList(swarm.manifest, swarm.hashes)
+        context = swarm.stage.context(swarm.contacts[number])
+        exchange = PieceExchange(context, swarm.manifest, disk, hashes, pieces)
+        for index in range(200):
+            exchange.receive(numbered_contact(7), Piece(b"", index, b"unasked"))
+            exchange.receive(numbered_contact(7), WantedPieces(b"", (index,), None))
+        assert 0 < disk.asked <= (MOST_WANTED if has else 2 * ASKED_AT_ONCE)
 
 
 contacts = st.builds(numbered_contact, st.integers(0, 600))

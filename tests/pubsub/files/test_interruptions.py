@@ -17,7 +17,7 @@ from overlay.virtual import Latency
 from pubsub.files import FileError, Manifest, sharing
 from pubsub.files.archived import SendingRecord
 from pubsub.files.disk import Arrivals, PieceFile, describe_file
-from pubsub.files.manifest import HashList
+from pubsub.files.manifest import HashList, PieceSet
 from tests.pubsub.archive.test_durable_nodes import World, play
 from tests.pubsub.files.test_archived_files import SIZE, receive_one
 from tests.pubsub.files.test_archived_files import make_file as make_archived
@@ -69,6 +69,8 @@ def test_checksums_of_which_a_part_has_come_are_kept(tmp_path: Path) -> None:
     _, again = Arrivals(tmp_path / "in").open(manifest)
     assert again.known == 4
     assert again.add(4, hashes.packed()[4 * 32 :])
+    assert not again.is_complete
+    assert again.check()
     assert again.is_complete
 
 
@@ -118,7 +120,7 @@ def test_a_wrong_announcement_costs_only_its_own_file(tmp_path: Path) -> None:
         async with hosts.stack:
             sender = await hosts.start(0)
             liar = sender.begin(wrong, PieceFile(source, wrong))
-            sender.share(liar, hashes, sharing.PieceSet.full(wrong.pieces))
+            sender.share(liar, hashes, PieceSet.full(wrong.pieces))
             files = await hosts.start(1)
             arriving = asyncio.ensure_future(anext(files.receive("/videos", tmp_path / "in")))
             while not liar.finished_peers:
@@ -242,9 +244,10 @@ def test_an_interrupted_durable_sender_goes_on_where_it_was(
 def test_two_processes_do_not_receive_into_one_directory(tmp_path: Path) -> None:
     """They took each other's files away when they gave them their names."""
     code = "import sys; from pathlib import Path; from pubsub.files.disk import Arrivals\n"
-    code += "with Arrivals(Path(sys.argv[1])).locked(): print('in')"
+    code += "lock = Arrivals(Path(sys.argv[1])).lock(); print('in')"
     command = [sys.executable, "-c", code, str(tmp_path)]
-    with Arrivals(tmp_path).locked():
-        refused = subprocess.run(command, capture_output=True, text=True)
+    lock = Arrivals(tmp_path).lock()
+    refused = subprocess.run(command, capture_output=True, text=True)
+    lock.release()
     assert "is in use: another process receives files there" in refused.stderr
     assert subprocess.run(command, capture_output=True, text=True).stdout == "in\n"
