@@ -49,6 +49,7 @@ def test_publishers_and_subscribers_go_on_while_a_busy_topic_is_handed_over() ->
                 if number % 20 == 0:
                     assert receipt.durable is not None
                     await receipt.durable.wait_safe(60)
+                await asyncio.sleep(0.005)  # without a pause, 8,000 events that show no more
 
         async with reader.subscribe("/soccer", durable="scores") as events:
             publishing = asyncio.gather(publish(), publish())
