@@ -1,7 +1,9 @@
-"""From text to tokens, and from tokens to an expression, by recursive descent.
+"""From tokens to an expression, by recursive descent: each part is written in the canonical form, and made a
+function of the data, as soon as it is read.
 
-Words are keywords, in whatever case, or names. A name that is a keyword or has other characters is written in
-double quotes; texts are written in single quotes. A quote inside is doubled.
+The canonical form is the one way in which an expression is written, so that equal filters are equal texts:
+keywords in upper case, single spaces, no parentheses but those that are needed. Parsing it gives the same
+expression again.
 
 condition   := all { OR all }
 all         := negation { AND negation }
@@ -21,52 +23,65 @@ comparator  := "=" | "<>" | "!=" | "<" | "<=" | ">" | ">="
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import chain
-from typing import Literal, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-from pubsub.filters import syntax
+from pubsub.filters import evaluation
+from pubsub.filters.evaluation import COMPARATORS, Evaluator
 from pubsub.filters.like import LikePattern
-from pubsub.filters.syntax import (
-    DEPTH_LIMIT,
-    INTEGER_LIMIT,
-    NODE_LIMIT,
-    TEXT_LIMIT,
-    Comparator,
-    Expression,
-    FilterError,
-)
+from pubsub.filters.syntax import DEPTH_LIMIT, NODE_LIMIT, FilterError
+from pubsub.filters.tokens import Kind, Token, is_plain_name, tokenize
 
-_COMPARATORS: dict[str, Comparator] = {
-    "=": "=",
-    "<>": "<>",
-    "!=": "<>",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
-Kind = Literal["keyword", "name", "number", "text", "bytes", "symbol", "end"]
-
-KEYWORDS = frozenset(
-    ["AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"]
-)
-_WORD = re.compile(r"\w+")
-_PAIRS = re.compile(r"(?:[0-9a-fA-F]{2})*")
-_TOKEN = re.compile(
-    r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]*)?)"
-    r"|(?P<bytes>[xX]'(?:[^']|'')*+')"
-    r"|(?P<text>'(?:[^']|'')*+')"
-    r'|(?P<name>"(?:[^"]|"")*+")'
-    r"|(?P<word>\w+)"
-    r"|(?P<symbol><=|>=|<>|!=|[-=<>+*/%(),.\[\]$])"
-)
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+_OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN, _VALUE = range(8)
+"""How tightly a part binds, the loosest first."""
+_COMPUTED: Final = object()
+"""The constant of what is none."""
 
 
-def parse(text: str) -> Expression:
+class Part(NamedTuple):
+    """A part of an expression."""
+
+    text: str
+    """In the canonical form."""
+    level: int
+    value: Evaluator
+    constant: Any = _COMPUTED
+    """The value, where it is written out."""
+    opposite: str = ""
+    """How NOT before it is written, where it has a place within: `a NOT IN b` for `NOT a IN b`."""
+
+    def within(self, floor: int) -> str:
+        """The text, in parentheses when it binds more loosely than `floor`."""
+        return self.text if self.level >= floor else f"({self.text})"
+
+
+def _literal(value: Any) -> Part:
+    if value is None or isinstance(value, bool):
+        text = {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+    elif isinstance(value, str):
+        text = _quoted(value, "'")
+    else:
+        text = f"X'{value.hex()}'" if isinstance(value, bytes) else repr(value)
+    return Part(text, _SIGN if text[0] == "-" else _VALUE, lambda data, budget: value, value)
+
+
+def _quoted(text: str, quote: str) -> str:
+    return quote + text.replace(quote, quote * 2) + quote
+
+
+def _field(steps: Sequence[str | int]) -> Part:
+    text = "" if steps and isinstance(steps[0], str) else "$"
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            name = step if is_plain_name(step) else _quoted(step, '"')
+            text += f".{name}" if text else name
+    return Part(text, _VALUE, evaluation.field(tuple(steps)))
+
+
+def parse(text: str) -> Part:
     """The expression that the text is; `FilterError`, with the position, for any other text."""
     return _Parser(text).whole()
 
@@ -79,7 +94,7 @@ class _Parser:
         self._nodes = 0
         self._depth = 0
 
-    def whole(self) -> Expression:
+    def whole(self) -> Part:
         expression = self._condition()
         if self._token.kind != "end":
             raise self._expected("AND, OR or the end")
@@ -87,105 +102,130 @@ class _Parser:
 
     # Conditions.
 
-    def _condition(self) -> Expression:
-        return self._joined("OR", syntax.Any, self._all)
+    def _condition(self) -> Part:
+        return self._joined("OR", _OR, self._all)
 
-    def _all(self) -> Expression:
-        return self._joined("AND", syntax.All, self._negation)
+    def _all(self) -> Part:
+        return self._joined("AND", _AND, self._negation)
 
-    def _joined(
-        self, word: str, kind: type[syntax.Any] | type[syntax.All], part: Callable[[], Expression]
-    ) -> Expression:
+    def _joined(self, word: str, level: int, part: Callable[[], Part]) -> Part:
         items = [part()]
         while self._took("keyword", word):
             items.append(part())
         if len(items) == 1:
             return items[0]
         self._count()
-        # Those that were the same kind in parentheses are not nested.
-        nested = ((item.items if isinstance(item, kind) else (item,)) for item in items)
-        return kind(tuple(chain.from_iterable(nested)))
+        # Those that are of the same level were joined by the same word in parentheses, which are not needed.
+        text = f" {word} ".join(item.within(level) for item in items)
+        return Part(text, level, evaluation.joined([item.value for item in items], level == _OR))
 
-    def _negation(self) -> Expression:
+    def _negation(self) -> Part:
         if not self._took("keyword", "NOT"):
             return self._predicate()
         self._enter()
         operand = self._negation()
         self._depth -= 1
         self._count()
-        return syntax.Not(operand)
+        return _not(operand)
 
-    def _predicate(self) -> Expression:
+    def _predicate(self) -> Part:
         operand = self._sum()
         token = self._token
-        if token.kind == "symbol" and token.value in _COMPARATORS:
+        comparator = "<>" if token.value == "!=" else token.value
+        if token.kind == "symbol" and comparator in COMPARATORS:
             self._next += 1
             self._count()
-            return syntax.Compare(operand, _COMPARATORS[str(token.value)], self._sum())
+            return _compared(operand, str(comparator), self._sum())
         if self._took("keyword", "IS"):
             negated = self._took("keyword", "NOT")
             self._take("keyword", "NULL")
-            return self._perhaps_not(negated, syntax.IsNull(operand))
+            is_null = evaluation.is_null(operand.value)
+            return self._predicate_of(operand, "IS", "NULL", is_null, negated, behind=True)
         negated = self._took("keyword", "NOT")
         if self._took("keyword", "BETWEEN"):
             low = self._sum()
             self._take("keyword", "AND")
-            return self._perhaps_not(negated, syntax.Between(operand, low, self._sum()))
+            high = self._sum()
+            limits = f"{low.within(_SUM)} AND {high.within(_SUM)}"
+            between = evaluation.between(operand.value, low.value, high.value)
+            return self._predicate_of(operand, "BETWEEN", limits, between, negated)
         if self._took("keyword", "IN"):
-            return self._perhaps_not(negated, self._membership(operand))
+            return self._predicate_of(operand, "IN", *self._membership(operand), negated)
         if self._took("keyword", "LIKE"):
-            return self._perhaps_not(negated, self._like(operand))
+            return self._predicate_of(operand, "LIKE", *self._like(operand), negated)
         if negated:
             raise self._expected("BETWEEN, IN or LIKE after NOT")
         return operand
 
-    def _perhaps_not(self, negated: bool, predicate: Expression) -> Expression:
+    def _predicate_of(
+        self,
+        operand: Part,
+        word: str,
+        rest: str,
+        value: Evaluator,
+        negated: bool,
+        *,
+        behind: bool = False,
+    ) -> Part:
+        """`behind`: NOT stands behind the word."""
         self._count()
-        return syntax.Not(predicate) if negated else predicate
+        words = f"{word} NOT" if behind else f"NOT {word}"
+        text, opposite = (f"{operand.within(_SUM)} {one} {rest}" for one in (word, words))
+        predicate = Part(text, _PREDICATE, value, opposite=opposite)
+        return _not(predicate) if negated else predicate
 
-    def _membership(self, operand: Expression) -> Expression:
+    def _membership(self, operand: Part) -> tuple[str, Evaluator]:
         if self._token.kind == "name" or self._is_symbol("$"):
-            return syntax.InField(operand, self._field())
+            field = self._field()
+            return field.text, evaluation.in_field(operand.value, field.value)
         if not self._took("symbol", "("):
             raise self._expected("a list in parentheses, or a field that holds one, after IN")
         items = [self._sum()]
         while self._took("symbol", ","):
             items.append(self._sum())
         self._take("symbol", ")")
-        return syntax.In(operand, tuple(items))
+        text = f"({', '.join(item.within(_SUM) for item in items)})"
+        constants = [item.constant for item in items]
+        among = None
+        if _COMPUTED not in constants:
+            among = evaluation.among_constants(operand.value, constants)
+        return text, among or evaluation.among_values(operand.value, [one.value for one in items])
 
-    def _like(self, operand: Expression) -> Expression:
+    def _like(self, operand: Part) -> tuple[str, Evaluator]:
         place = self._token.position
         pattern = str(self._take("text").value)
-        escape = str(self._take("text").value) if self._took("keyword", "ESCAPE") else None
+        text, escape = _quoted(pattern, "'"), None
+        if self._took("keyword", "ESCAPE"):
+            escape = str(self._take("text").value)
+            text += f" ESCAPE {_quoted(escape, chr(39))}"
         try:
-            LikePattern(pattern, escape)
+            return text, evaluation.like(operand.value, LikePattern(pattern, escape))
         except ValueError as error:
             raise FilterError(str(error), self._text, place) from None
-        return syntax.Like(operand, pattern, escape)
 
     # Values.
 
-    def _sum(self) -> Expression:
-        return self._chain(("+", "-"), self._product())
+    def _sum(self) -> Part:
+        return self._chain(_SUM, ("+", "-"), self._product)
 
-    def _product(self) -> Expression:
-        return self._chain(("*", "/", "%"), self._signed())
+    def _product(self) -> Part:
+        return self._chain(_PRODUCT, ("*", "/", "%"), self._signed)
 
-    def _chain(self, operators: tuple[str, ...], first: Expression) -> Expression:
-        rest: list[tuple[str, Expression]] = []
-        operand = self._product if "+" in operators else self._signed
+    def _chain(self, level: int, operators: tuple[str, ...], operand: Callable[[], Part]) -> Part:
+        first, rest = operand(), list[tuple[str, Part]]()
         while self._token.kind == "symbol" and self._token.value in operators:
             operator = str(self._advance().value)
             self._count()
             rest.append((operator, operand()))
         if not rest:
             return first
-        if isinstance(first, syntax.Arithmetic) and first.rest[0][0] in operators:
-            return syntax.Arithmetic(first.first, (*first.rest, *rest))
-        return syntax.Arithmetic(first, tuple(rest))
+        text = first.within(level)
+        for operator, part in rest:
+            text += f" {operator} {part.within(level + 1)}"
+        values = [(operator, part.value) for operator, part in rest]
+        return Part(text, level, evaluation.arithmetic(first.value, values))
 
-    def _signed(self) -> Expression:
+    def _signed(self) -> Part:
         if not (self._is_symbol("-") or self._is_symbol("+")):
             return self._value()
         negative = self._advance().value == "-"
@@ -194,21 +234,21 @@ class _Parser:
         self._depth -= 1
         if not negative:
             return operand
-        if isinstance(operand, syntax.Literal) and type(operand.value) in (int, float):
-            return syntax.Literal(-cast(float, operand.value))
+        if type(operand.constant) in (int, float):
+            return _literal(-operand.constant)
         self._count()
-        return syntax.Negate(operand)
+        return Part(f"-{operand.within(_SIGN)}", _SIGN, evaluation.negate(operand.value))
 
-    def _value(self) -> Expression:
+    def _value(self) -> Part:
         token = self._token
         if token.kind in ("number", "text", "bytes"):
             self._next += 1
             self._count()
-            return syntax.Literal(token.value)
+            return _literal(token.value)
         if token.kind == "keyword" and token.value in _CONSTANTS:
             self._next += 1
             self._count()
-            return syntax.Literal(_CONSTANTS[str(token.value)])
+            return _literal(_CONSTANTS[str(token.value)])
         if token.kind == "name" or self._is_symbol("$"):
             return self._field()
         if not self._took("symbol", "("):
@@ -219,7 +259,7 @@ class _Parser:
         self._take("symbol", ")")
         return inner
 
-    def _field(self) -> syntax.Field:
+    def _field(self) -> Part:
         self._count()
         token = self._advance()
         steps: list[str | int] = [] if token.kind == "symbol" else [str(token.value)]
@@ -235,7 +275,7 @@ class _Parser:
                 steps.append(token.value)
                 self._take("symbol", "]")
             else:
-                return syntax.Field(tuple(steps))
+                return _field(steps)
 
     # Tokens and limits.
 
@@ -284,95 +324,13 @@ class _Parser:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    kind: Kind
-    value: str | int | float | bytes
-    """A keyword in upper case, a name or a text without its quotes, a number, a symbol."""
-    position: int
+def _not(operand: Part) -> Part:
+    value = evaluation.negation(operand.value)
+    if operand.opposite:
+        return Part(operand.opposite, _PREDICATE, value)
+    return Part(f"NOT {operand.within(_NOT)}", _NOT, value)
 
 
-def tokenize(text: str) -> list[Token]:
-    """All tokens, with an `end` after the last; `FilterError` where there is none."""
-    if not isinstance(text, str):
-        raise FilterError(f"a filter is text, not {type(text).__name__}")
-    if len(text) > TEXT_LIMIT:
-        raise FilterError(f"it has {len(text)} characters, and {TEXT_LIMIT} is the limit")
-    tokens: list[Token] = []
-    place = 0
-    while True:
-        while place < len(text) and text[place].isspace():
-            place += 1
-        if place == len(text):
-            tokens.append(Token("end", "", place))
-            return tokens
-        token, place = _token(text, place)
-        tokens.append(token)
-
-
-def is_plain_name(name: str) -> bool:
-    """Whether the name can be written without quotes."""
-    is_word = _WORD.fullmatch(name) is not None and _begins_word(name[0])
-    return is_word and not _is_keyword(name)
-
-
-def _is_keyword(word: str) -> bool:
-    return word.isascii() and word.upper() in KEYWORDS
-
-
-def _begins_word(character: str) -> bool:
-    return character == "_" or character.isalpha()
-
-
-def _token(text: str, place: int) -> tuple[Token, int]:
-    """The token that begins at `place`, and where it ends."""
-    found = _TOKEN.match(text, place)
-    if found is None or (found.lastgroup == "word" and not _begins_word(text[place])):
-        what = {"'": "the text", '"': "the name"}.get(text[place])
-        why = f"{text[place]!r} means nothing here"
-        raise FilterError(f"{what} that begins here has no end" if what else why, text, place)
-    written, end = found[0], found.end()
-    match found.lastgroup:
-        case "number":
-            return Token("number", _number(text, place, end), place), end
-        case "bytes":
-            return Token("bytes", _bytes(text, place, written[2:-1]), place), end
-        case "text" | "name" as kind:
-            return Token(kind, _unquoted(text, place, written), place), end
-        case "word":
-            if _is_keyword(written):
-                return Token("keyword", written.upper(), place), end
-            return Token("name", written, place), end
-        case _:
-            return Token("symbol", written, place), end
-
-
-def _unquoted(text: str, place: int, written: str) -> str:
-    value = written[1:-1].replace(written[0] * 2, written[0])
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise FilterError(
-            "what begins here holds characters that UTF-8 cannot carry", text, place
-        ) from None
-    return value
-
-
-def _bytes(text: str, place: int, digits: str) -> bytes:
-    if not _PAIRS.fullmatch(digits):
-        raise FilterError(
-            "bytes are written as pairs of hexadecimal digits, as in X'00ff'", text, place
-        )
-    return bytes.fromhex(digits)
-
-
-def _number(text: str, place: int, end: int) -> int | float:
-    written = text[place:end]
-    if written[-1] in "eE+-":
-        raise FilterError("the number's exponent has no digits", text, place)
-    if end < len(text) and _begins_word(text[end]):
-        raise FilterError("a number ends where a name begins; put a space between", text, place)
-    value: int | float = int(written) if written.isdigit() else float(written)
-    if value > INTEGER_LIMIT if isinstance(value, int) else value == float("inf"):
-        raise FilterError("the number is too large", text, place)
-    return value
+def _compared(left: Part, comparator: str, right: Part) -> Part:
+    text = f"{left.within(_SUM)} {comparator} {right.within(_SUM)}"
+    return Part(text, _PREDICATE, evaluation.compare(left.value, comparator, right.value))

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pubsub.filters import syntax
-from pubsub.filters.syntax import Expression
+from tests.pubsub.filters import tree
+from tests.pubsub.filters.tree import Expression
 
 NAMES = ("price", "symbol", "tags", "order", "and", "odd name", 'say "hi"', "größe", "x")
 
@@ -31,22 +31,22 @@ data_values = st.recursive(
 data = st.one_of(st.dictionaries(names, data_values, max_size=6), data_values)
 
 fields = st.lists(st.one_of(names, st.integers(0, 3)), max_size=3).map(
-    lambda steps: syntax.Field(tuple(steps))
+    lambda steps: tree.Field(tuple(steps))
 )
-literals = scalars.map(syntax.Literal)
+literals = scalars.map(tree.Literal)
 
 
 def _negated(operand: Expression) -> Expression:
-    if isinstance(operand, syntax.Literal) and type(operand.value) in (int, float):
-        return syntax.Literal(-operand.value)  # type: ignore[operator]
-    return syntax.Negate(operand)
+    if isinstance(operand, tree.Literal) and type(operand.value) in (int, float):
+        return tree.Literal(-operand.value)  # type: ignore[operator]
+    return tree.Negate(operand)
 
 
 def _chained(signs: str) -> Any:
     def build(first: Expression, rest: list[tuple[str, Expression]]) -> Expression:
-        if isinstance(first, syntax.Arithmetic) and first.rest[0][0] in signs:
-            return syntax.Arithmetic(first.first, (*first.rest, *rest))
-        return syntax.Arithmetic(first, tuple(rest))
+        if isinstance(first, tree.Arithmetic) and first.rest[0][0] in signs:
+            return tree.Arithmetic(first.first, (*first.rest, *rest))
+        return tree.Arithmetic(first, tuple(rest))
 
     return build
 
@@ -71,16 +71,16 @@ def _larger(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressio
         inner.map(_negated),
         st.builds(_chained("+-"), inner, tail("+-")),
         st.builds(_chained("*/%"), inner, tail("*/%")),
-        st.builds(syntax.Compare, inner, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), inner),
-        st.builds(syntax.Between, inner, inner, inner),
-        st.builds(syntax.In, inner, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(syntax.In, inner, st.lists(literals, min_size=1, max_size=3).map(tuple)),
-        st.builds(syntax.InField, inner, fields),
-        st.builds(syntax.Like, inner, texts, st.none()),
-        inner.map(syntax.IsNull),
-        inner.map(syntax.Not),
-        several.map(_joined(syntax.All)),
-        several.map(_joined(syntax.Any)),
+        st.builds(tree.Compare, inner, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), inner),
+        st.builds(tree.Between, inner, inner, inner),
+        st.builds(tree.In, inner, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(tree.In, inner, st.lists(literals, min_size=1, max_size=3).map(tuple)),
+        st.builds(tree.InField, inner, fields),
+        st.builds(tree.Like, inner, texts, st.none()),
+        inner.map(tree.IsNull),
+        inner.map(tree.Not),
+        several.map(_joined(tree.All)),
+        several.map(_joined(tree.Any)),
     )
 
 
@@ -93,46 +93,46 @@ expressions = st.recursive(st.one_of(fields, literals), _larger, max_leaves=10)
 def reference(node: Expression, data: Any) -> Any:
     """The value of the expression, null being None; each rule of the language as it is stated."""
     match node:
-        case syntax.Literal(value):
+        case tree.Literal(value):
             return value
-        case syntax.Field(steps):
+        case tree.Field(steps):
             return _look_up(data, steps)
-        case syntax.Negate(operand):
+        case tree.Negate(operand):
             number = reference(operand, data)
             return 0 - number if _number(number) and number != 0 else _minus_zero(number)
-        case syntax.Arithmetic(first, rest):
+        case tree.Arithmetic(first, rest):
             total = reference(first, data)
             for sign, operand in rest:
                 total = _calculate(total, sign, reference(operand, data))
             return total if _number(total) else None
-        case syntax.Compare(left, sign, right):
+        case tree.Compare(left, sign, right):
             return _compared(reference(left, data), sign, reference(right, data))
-        case syntax.Between(operand, low, high):
+        case tree.Between(operand, low, high):
             value = reference(operand, data)
             return _and(
                 _compared(value, ">=", reference(low, data)),
                 _compared(value, "<=", reference(high, data)),
             )
-        case syntax.In(operand, items):
+        case tree.In(operand, items):
             value = reference(operand, data)
             return _one_of(value, [reference(item, data) for item in items])
-        case syntax.InField(operand, field):
+        case tree.InField(operand, field):
             held = reference(field, data)
             return _one_of(reference(operand, data), held) if isinstance(held, list) else None
-        case syntax.Like(operand, pattern, escape):
+        case tree.Like(operand, pattern, escape):
             assert escape is None
             text = reference(operand, data)
             return _matches(pattern, text) if isinstance(text, str) else None
-        case syntax.IsNull(operand):
+        case tree.IsNull(operand):
             return reference(operand, data) is None
-        case syntax.Not(operand):
+        case tree.Not(operand):
             return {True: False, False: True}.get(_condition(reference(operand, data)))  # type: ignore[arg-type]
-        case syntax.All(items):
+        case tree.All(items):
             result: bool | None = True
             for item in items:
                 result = _and(result, _condition(reference(item, data)))
             return result
-        case syntax.Any(items):
+        case tree.Any(items):
             conditions = [_condition(reference(item, data)) for item in items]
             return True if True in conditions else None if None in conditions else False
 
