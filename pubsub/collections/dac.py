@@ -131,7 +131,7 @@ class DAC(abc.ABC):
             self._is_open = False
             self._is_closed = True
             self._collections.open.pop(self, None)
-            for interest in self.interests:
+            for interest in list(self.interests):  # one that is being closed leaves meanwhile
                 interest.end()
                 await interest.stopped()
             await self._close()

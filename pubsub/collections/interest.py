@@ -131,13 +131,16 @@ class Interest:
 
     def _give_back(self) -> None:
         """What waits goes to other takers; or, where the collection is closed, comes again from its log."""
-        is_done = not self.takes and not self._collection.is_closed
         waiting, self._queue = self._queue, deque()
         for element, finish in waiting:
-            if finish is not None:
-                finish(is_done)
+            self._let_pass(finish)
             if not self.takes:
                 self._queue.append((element, None))
+
+    def _let_pass(self, finish: Finish | None) -> None:
+        """This interest ends before the application was given an element."""
+        if finish is not None:
+            finish(not self.takes and not self._collection.is_closed)
 
     async def stopped(self) -> None:
         """Wait until the callback is not running any more, unless it is who waits."""
@@ -173,8 +176,7 @@ class Interest:
     def offer(self, element: Element, finish: Finish | None = None) -> None:
         """Take an element that matches; a weak collection's queue is bounded."""
         if self._ended:
-            if finish is not None:
-                finish(False)
+            self._let_pass(finish)
             return
         if not self._collection.is_strong and len(self._queue) >= self._collection.queue:
             self._queue.popleft()
