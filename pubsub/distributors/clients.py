@@ -106,7 +106,7 @@ class Publisher(LightClient):
             raise NoDistributor(f"no distributor has removed {service!r}") from None
         finally:
             core.stop()
-            del self._publishing[service]
+            self._publishing.pop(service, None)  # another call may have removed it, too
             self._wake()
 
     async def publish(
@@ -164,7 +164,7 @@ class Publisher(LightClient):
         """Wait for a change; `NoSuchService` when this publisher has removed the service."""
         await self._news.wait()
         self._open()
-        if core.is_closed:
+        if core.is_over:
             raise NoSuchService(f"the service {core.service!r} was removed")
 
 

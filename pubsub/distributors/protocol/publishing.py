@@ -9,6 +9,7 @@ others have it. Messages may be lost, repeated and reordered on the way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from overlay.contact import Contact
 from overlay.context import Context
@@ -17,14 +18,13 @@ from pubsub.distributors.messages import (
     Alive,
     ClientAction,
     ClientAnswer,
-    ClientRequest,
     PublicationAck,
     ServiceBlock,
     SpreadBlocks,
     StreamAck,
 )
+from pubsub.distributors.protocol.client import ClientCore
 from pubsub.distributors.protocol.view import NO_GROUP, Group
-from pubsub.reliable.primary import PrimaryKeeper
 from pubsub.reliable.window import Window
 
 BLOCK_MESSAGES = 1024
@@ -32,7 +32,7 @@ BLOCK_BYTES = 128 * 1024
 """The most that travels together, unless one message alone is larger."""
 
 
-class PublishingCore:
+class PublishingCore(ClientCore):
     """Publishes to one service; `progress` is called when `received` or `stable` has grown."""
 
     def __init__(
@@ -46,53 +46,47 @@ class PublishingCore:
         progress: Callable[[], None],
         want_distributors: Callable[[], None],
     ) -> None:
-        """`context` sends datagrams, `channel` the messages, which may be large."""
-        self.service = service
+        super().__init__(context, channel, config, service, want_distributors)
         self.source = source
-        self.keeper = PrimaryKeeper(context, config, self)
-        self.refusal = ""
-        self.was_connected = False
         self.received = 0
         """Up to here a distributor has them."""
-        self._context = context
-        self._channel = channel
-        self._config = config
         self._progress = progress
-        self._want_distributors = want_distributors
         self._window: Window[bytes] = Window(config.in_flight, config.in_flight_bytes, len)
         self._stable_in: tuple[Group, int] = (NO_GROUP, 0)
         """The view of which every distributor has them up to `stable`."""
-        self._number = 0
         self._waiting_since = 0.0
         self._send_is_due = False
-        self.is_closed = False
-        """Nothing is sent any more."""
-        self._removing: Callable[[], None] | None = None
+        self._removing: list[Callable[[], None]] = []
+        """Whom to tell when the service is removed."""
+        self._handlers = {
+            ClientAnswer: self.receive_answer,
+            Alive: self.receive_alive,
+            PublicationAck: self.receive_published,
+        }
 
     def start(self, contacts: Iterable[Contact] = ()) -> None:
-        self._number = self._context.random.getrandbits(62)
-        self.keeper.start(contacts)
+        super().start(contacts)
         self._context.call_later(self._config.retry, self._again)
 
-    def stop(self) -> None:
-        self.is_closed = True
-        self.keeper.close()
-
     def remove(self, done: Callable[[], None]) -> None:
-        """Have the service removed; `done` is called when a distributor has acknowledged it."""
-        self._number += 1
-        self._removing = done
-        self._ask_to_remove()
+        """Have the service removed; `done` is called when a distributor has done it."""
+        self._removing.append(done)
+        if len(self._removing) == 1:
+            self._ask_to_remove()
 
     def _ask_to_remove(self) -> None:
-        primary = self.keeper.primary
-        if not self.is_closed and self._removing is not None:
-            if primary is not None:
-                request = ClientRequest(
-                    self._number, ClientAction.REMOVE, self.service, False, None, 0.0
+        if self._removing and not self.is_over:
+            if self.keeper.primary is not None:
+                request = self._request(ClientAction.REMOVE)
+                # Its own number: a distributor that this one connects to meanwhile answers to that.
+                self._context.send(
+                    self.keeper.primary, replace(request, number=self._number_to_remove)
                 )
-                self._context.send(primary, request)
             self._context.call_later(self._config.retry, self._ask_to_remove)
+
+    @property
+    def _number_to_remove(self) -> int:
+        return self._number + 1
 
     @property
     def has_room(self) -> bool:
@@ -117,46 +111,23 @@ class PublishingCore:
             self._context.call_later(0.0, self._send)  # with those that are published meanwhile
         return self.last
 
-    # Connecting (see `reliable.primary.Connecting`).
+    # Connecting.
 
     def request(self, to: Contact) -> None:
-        request = ClientRequest(
-            self._number, ClientAction.CREATE, self.service, False, {self.source: self.stable}, 0.0
-        )
-        self._context.send(to, request)
+        self._context.send(to, self._request(ClientAction.CREATE, {self.source: self.stable}))
 
     def ask(self, primary: Contact) -> None:
         self._context.send(primary, StreamAck(0, 0, (), 0, True))
 
-    def lost(self, primary: Contact) -> None:
-        pass
-
-    def want_servers(self) -> None:
-        self._want_distributors()
-
-    def receive(self, sender: Contact, message: object) -> None:
-        """What a distributor says to a client, perhaps to another one on this node."""
-        if isinstance(message, ClientAnswer):
-            self.receive_answer(sender, message)
-        elif isinstance(message, Alive):
-            self.receive_alive(sender, message)
-        elif isinstance(message, PublicationAck):
-            self.receive_published(sender, message)
-
     def receive_answer(self, sender: Contact, answer: ClientAnswer) -> None:
-        if self._removing is not None and answer.number == self._number:
-            done, self._removing = self._removing, None
-            done()
-            return
-        candidate = self.keeper.candidate
-        if answer.number != self._number or candidate is None or sender.id != candidate.id:
-            return
-        self.refusal = answer.refusal
-        if answer.refusal:
-            self.keeper.refused(sender)
-            return
-        self.was_connected = True
-        self.keeper.connected(sender)
+        if answer.number != self._number_to_remove:
+            super().receive_answer(sender, answer)
+        elif not answer.refusal:  # one that is not ready yet is asked again
+            removing, self._removing = self._removing, []
+            for done in removing:
+                done()
+
+    def _connected(self, answer: ClientAnswer) -> None:
         self._window.start_over()
         self._send()
         self._progress()
@@ -164,16 +135,14 @@ class PublishingCore:
     def receive_alive(self, sender: Contact, alive: Alive) -> None:
         if alive.stream == 0:
             self.keeper.heard(sender)
-            primary = self.keeper.primary
-            if not alive.knows and primary is not None and sender.id == primary.id:
+            if not alive.knows and self._is_primary(sender):
                 self.keeper.reconnect()  # the service was removed: create it again
 
     # Sending.
 
     def receive_published(self, sender: Contact, published: PublicationAck) -> None:
         """How far the messages have come at the primary."""
-        primary = self.keeper.primary
-        if primary is None or sender.id != primary.id or published.source != self.source:
+        if not self._is_primary(sender) or published.source != self.source:
             return
         self.keeper.heard(sender)
         if self._window.confirm(published.received):
@@ -203,7 +172,7 @@ class PublishingCore:
     def _again(self) -> None:
         """Send once more what was not acknowledged: the distributor may have had no room, or its answer was
         lost."""
-        if self.is_closed:
+        if self.is_over:
             return
         primary, now = self.keeper.primary, self._context.now()
         overdue = now - self._waiting_since >= 3 * self._config.retry

@@ -16,7 +16,7 @@ waits; only what the distributor does not find anywhere is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from overlay.bounded import remember
@@ -27,15 +27,14 @@ from pubsub.distributors.messages import (
     Alive,
     ClientAction,
     ClientAnswer,
-    ClientRequest,
     Recalled,
     StreamAck,
     StreamDeliveries,
     StreamPiece,
     Want,
 )
+from pubsub.distributors.protocol.client import ClientCore
 from pubsub.reliable.order import UNBOUNDED, Order, Verdict
-from pubsub.reliable.primary import PrimaryKeeper
 from pubsub.reliable.runs import Gap, Reason
 
 
@@ -277,7 +276,7 @@ MOST_TOLD_OFF = 64
 """Distributors that are remembered to have been told that this subscriber has moved."""
 
 
-class SubscriptionCore:
+class SubscriptionCore(ClientCore):
     """One subscription; `deliver` and `report` are called with messages and gaps, in order."""
 
     def __init__(
@@ -295,28 +294,17 @@ class SubscriptionCore:
         begun: Callable[[dict[bytes, int]], None] = lambda numbers: None,
         removed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`context` sends datagrams, and `channel` what may not fit one. `begun` is called once, with the
-        numbers of each source's messages that were before the subscription; `removed`, when the service is
-        gone.
+        """`begun` is called once, with the numbers of each source's messages that were before the
+        subscription; `removed`, when the service is gone.
 
         `room`: how many more messages the application takes now; `ClientConfig.room` if not given."""
-        self.service = service
-        self.no_gap = no_gap
-        self.keeper = PrimaryKeeper(context, config, self)
-        self.refusal = ""
-        """Why the last distributor that was asked refused."""
-        self.was_connected = False
+        super().__init__(context, channel, config, service, want_distributors, no_gap=no_gap)
         self.stream = 0
-        self._context = context
-        self._channel = channel
-        self._config = config
-        self._want_distributors = want_distributors
         self._begun = begun
         self._removed = removed
         self._room = room or (lambda: config.room)
         self._order = SourceOrder(context, config, service, no_gap, deliver, report, self._recall)
         self._reception = Reception(self._order.take)
-        self._request_number = 0
         self._ack_timer = OneTimer(context.call_later, self._acknowledge)
         self._missing_timer = OneTimer(context.call_later, self._report_missing)
         self._unsubscribe_timer = OneTimer(context.call_later, self._try_to_unsubscribe)
@@ -326,16 +314,14 @@ class SubscriptionCore:
         """Distributors that were told that this subscriber has moved, and when."""
         self._unsubscribing: Callable[[bool], None] | None = None
         self._tries_left = UNSUBSCRIBE_TRIES
-        self._began_at = context.now()
-        self.is_over = False
-        """Whether nothing is delivered any more."""
+        self._handlers = {
+            StreamDeliveries: self.receive_deliveries,
+            ClientAnswer: self.receive_answer,
+            Alive: self.receive_alive,
+            Recalled: self.receive_recalled,
+        }
 
     # What the application does.
-
-    def start(self, contacts: Iterable[Contact] = ()) -> None:
-        self._request_number = self._context.random.getrandbits(48)
-        self._began_at = self._context.now()
-        self.keeper.start(contacts)
 
     def resume(self) -> None:
         """The application has room again."""
@@ -344,13 +330,12 @@ class SubscriptionCore:
     def unsubscribe(self, done: Callable[[bool], None]) -> None:
         """Unsubscribe; `done` is told whether a distributor has acknowledged it."""
         self._unsubscribing = done
-        self._request_number += 1
+        self._number += 1
         self._try_to_unsubscribe()
 
     def stop(self) -> None:
         """Stop being a subscriber, and say so to every distributor that still sends."""
-        self.is_over = True
-        self.keeper.close()
+        super().stop()
         self._order.close()
         for timer in (self._ack_timer, self._missing_timer, self._unsubscribe_timer):
             timer.close()
@@ -369,8 +354,7 @@ class SubscriptionCore:
             return
         self.keeper.close()
         self._tries_left -= 1
-        request = self._request(ClientAction.UNSUBSCRIBE, None)
-        self._context.send(primary, request)
+        self._context.send(primary, self._request(ClientAction.UNSUBSCRIBE))
         self._unsubscribe_timer.set(self._config.retry)
 
     def _unsubscribed(self, acknowledged: bool) -> None:
@@ -379,18 +363,12 @@ class SubscriptionCore:
         if done is not None:
             done(acknowledged)
 
-    # Connecting (see `reliable.primary.Connecting`).
+    # Connecting.
 
     def request(self, to: Contact) -> None:
         have = self.have if self.was_connected else None
-        request = self._request(ClientAction.SUBSCRIBE, have)
         context = self._channel if have and len(have) > LARGE_REQUEST else self._context
-        context.send(to, request)
-
-    def _request(self, action: ClientAction, have: dict[bytes, int] | None) -> ClientRequest:
-        since = self._context.now() - self._began_at
-        number, service = self._request_number, self.service
-        return ClientRequest(number, action, service, self.no_gap, have, since)
+        context.send(to, self._request(ClientAction.SUBSCRIBE, have))
 
     def ask(self, primary: Contact) -> None:
         self._send_received(primary, ask=True)
@@ -398,46 +376,27 @@ class SubscriptionCore:
     def lost(self, primary: Contact) -> None:
         self.stream = 0
 
-    def want_servers(self) -> None:
-        self._want_distributors()
-
-    def receive(self, sender: Contact, message: object) -> None:
-        """What a distributor says to a client, perhaps to another one on this node."""
-        if isinstance(message, StreamDeliveries):
-            self.receive_deliveries(sender, message)
-        elif isinstance(message, ClientAnswer):
-            self.receive_answer(sender, message)
-        elif isinstance(message, Alive) and message.stream:
-            self.receive_alive(sender, message)
-        elif isinstance(message, Recalled) and message.service == self.service:
-            self.receive_recalled(sender, message)
-
     def receive_answer(self, sender: Contact, answer: ClientAnswer) -> None:
-        if answer.number != self._request_number:
-            return
-        if self._unsubscribing is not None:
+        if self._unsubscribing is None:
+            super().receive_answer(sender, answer)
+        elif answer.number == self._number:
             self._unsubscribed(True)
-            return
-        candidate = self.keeper.candidate
-        if candidate is None or sender.id != candidate.id:
-            return
-        self.refusal = answer.refusal
-        if answer.refusal == "removed":
+
+    def _refused(self, sender: Contact) -> None:
+        if self.refusal == "removed":
             self.stop()
             self._removed()
-            return
-        if answer.refusal:
-            self.keeper.refused(sender)
-            return
+        else:
+            super()._refused(sender)
+
+    def _connected(self, answer: ClientAnswer) -> None:
         # Later answers to this request, which was perhaps sent more than once, mean nothing any more.
-        self._request_number += 1
-        self.keeper.connected(sender)
+        self._number += 1
         self.stream = answer.stream
         self._reception.begin(answer.position + 1)
         if self.was_connected:
             self._order.continue_after(dict(answer.have))
         else:
-            self.was_connected = True
             self._order.begin(dict(answer.have))
             self._begun(self.have)
 
@@ -466,7 +425,7 @@ class SubscriptionCore:
             self._missing_timer.set(REPORT_MISSING_AFTER)
 
     def receive_alive(self, sender: Contact, alive: Alive) -> None:
-        if self.is_over or not self._is_primary(sender):
+        if self.is_over or not alive.stream or not self._is_primary(sender):
             return
         self.keeper.heard(sender, alive.pace)
         if alive.stream != self.stream:
@@ -478,13 +437,9 @@ class SubscriptionCore:
             self._send_received(sender, tuple(range(self._reception.expected, last + 1)))
 
     def receive_recalled(self, sender: Contact, recalled: Recalled) -> None:
-        if self._is_primary(sender):
+        if recalled.service == self.service and self._is_primary(sender):
             self.keeper.heard(sender)
             self._order.receive_recalled(recalled)
-
-    def _is_primary(self, sender: Contact) -> bool:
-        primary = self.keeper.primary
-        return primary is not None and sender.id == primary.id
 
     def _tell_off(self, sender: Contact) -> None:
         """Drop the surplus connection to a distributor that is not the primary, once there is one."""
@@ -494,8 +449,8 @@ class SubscriptionCore:
         if now - self._told_off.get(sender.id, -1e9) >= self._config.retry:
             remember(self._told_off, sender.id, now, MOST_TOLD_OFF)
             action = ClientAction.UNSUBSCRIBE if self.is_over else ClientAction.MOVED
-            request = self._request(action, None)
-            self._request_number += 1
+            request = self._request(action)
+            self._number += 1
             self._context.send(sender, request)
 
     # Acknowledging.

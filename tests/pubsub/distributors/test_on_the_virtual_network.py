@@ -439,6 +439,17 @@ def test_a_publication_that_waits_ends_when_its_publisher_removes_the_service(
     play(seed, main)
 
 
+def test_a_service_that_is_removed_twice_at_one_moment_is_removed_for_both(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        (one,) = await ground.distributors(1)
+        publisher = await ground.enter(Publisher)
+        await publisher.create("ticker")
+        await asyncio.gather(publisher.remove("ticker"), publisher.remove("ticker"))
+        assert not one._core.services
+
+    play(seed, main)
+
+
 def test_what_is_published_below_goes_up_and_to_every_group_once(seed: int) -> None:
     async def main(ground: Playground) -> None:
         await ground.distributors(2, services=["ticker"], downstream=["east", "west"])
