@@ -18,11 +18,12 @@ from functools import partial
 from overlay.contact import Contact, PeerId
 from overlay.context import OneTimer
 from pubsub.reliable.numbers import Numbers
+from pubsub.reliable.runs import source_of
 from pubsub.topics.config import BroadcastConfig
 from pubsub.topics.context import Outcome, TopicContext
 from pubsub.topics.delivering import Delivery
 from pubsub.topics.membership import TopicMembership
-from pubsub.topics.messages import Aside, source_of
+from pubsub.topics.messages import Aside
 
 REORDERED = 4096
 """Numbers: a stubborn message that is this many behind others of its publisher is taken for a duplicate."""

@@ -25,7 +25,7 @@ from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import OneTimer
 from pubsub.reliable.numbers import Numbers
-from pubsub.reliable.runs import Gap, Reason
+from pubsub.reliable.runs import Gap, Reason, source_of
 from pubsub.topics.acknowledging import Acknowledging
 from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 from pubsub.topics.context import TopicContext
@@ -33,14 +33,7 @@ from pubsub.topics.delivering import Delivering, Holes, Order
 from pubsub.topics.forwarding import CheckAndForward
 from pubsub.topics.log import Restored, TopicLog
 from pubsub.topics.membership import TopicMembership
-from pubsub.topics.messages import (
-    Cast,
-    Entry,
-    Item,
-    NumbersOnWire,
-    Received,
-    source_of,
-)
+from pubsub.topics.messages import Cast, Entry, Item, NumbersOnWire, Received
 from pubsub.topics.state import BroadcastState, HeldMessage, restore
 from pubsub.topics.upkeep import Collecting, TopicUpkeep
 from pubsub.topics.views import StableView, TopicView
@@ -394,7 +387,6 @@ class TopicBroadcast:
         if not state.taken_of(source).add(item.number):
             state.counts["wrong"] += 1
             return
-        state.sources.setdefault(source, (item.publisher, item.run))
         state.counts["taken"] += 1
         held = HeldMessage(item, state.context.now(), {sender: None, item.publisher: None})
         state.held.add(held)
@@ -449,7 +441,7 @@ class TopicBroadcast:
     def _skipped(self, source: bytes, first: int, last: int, reason: Reason) -> None:
         """What never came here is gone everywhere."""
         self._acknowledging.skip(source, first, last)
-        self._application.gap(Gap(*self._named(source), first, last, reason))
+        self._application.gap(Gap.of(source, first, last, reason))
         self._delivering.hand_over(source)
 
     def _look_for_holes(self) -> bool:
@@ -459,12 +451,6 @@ class TopicBroadcast:
     def change_order(self, order: Order) -> None:
         """Deliver in another order from now on."""
         self._delivering.change_order(order)
-
-    def _named(self, source: bytes) -> tuple[PeerId | None, bytes]:
-        for entry in self.membership.participants.values():
-            if entry.source == source:
-                return entry.id, entry.run
-        return self.state.sources.get(source, (None, b""))
 
     # What the membership tells and asks.
 

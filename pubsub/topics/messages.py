@@ -3,15 +3,13 @@ garbage."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError
 from overlay.wire import message
-from pubsub.reliable.runs import RUN_BYTES
+from pubsub.reliable.runs import RUN_BYTES, is_source, source_of
 
 FINGERPRINT_BYTES = 8
 MOST_FILTER = 4096
@@ -146,7 +144,7 @@ def check_counts(*counts: int) -> None:
 
 def check_numbers(numbers: NumbersOnWire) -> None:
     for source, mark, ranges in numbers:
-        wrong = len(source) != FINGERPRINT_BYTES or mark < 0
+        wrong = not is_source(source) or mark < 0
         highest = mark
         for first, last in ranges:
             wrong = wrong or not highest + 1 < first <= last
@@ -170,8 +168,8 @@ def _check_person(boot: int, run: bytes, filter: str) -> None:
 PART_BYTES = 128 * 1024
 """About the size of one part; channels carry a megabyte."""
 
-SOURCE_BYTES = 24
-"""Bytes of one source among numbers, and of one range at most."""
+RANGE_BYTES = 24
+"""Of one range of numbers, at most; a source with its mark takes about twice as many."""
 
 MOST_RANGES_TOGETHER = 2048
 """A source with more ranges of numbers is told in pieces."""
@@ -179,7 +177,7 @@ MOST_RANGES_TOGETHER = 2048
 
 def numbers_size(numbers: NumbersOnWire) -> int:
     """About how many bytes some numbers take."""
-    return SOURCE_BYTES * sum(1 + len(ranges) for _, _, ranges in numbers)
+    return RANGE_BYTES * sum(2 + len(ranges) for _, _, ranges in numbers)
 
 
 def pieces(numbers: NumbersOnWire) -> Iterator[NumbersOnWire]:
@@ -196,14 +194,6 @@ numbers of the messages that the owner has, of some sources."""
 
 
 ASIDE_KINDS = ("best-effort", "stubborn", "direct", "taken", "refused")
-
-
-@lru_cache(maxsize=8192)
-def source_of(publisher: PeerId, run: bytes) -> bytes:
-    """The short name of one run of a publisher."""
-    return hashlib.blake2b(
-        publisher + run, digest_size=FINGERPRINT_BYTES, person=b"topic source"
-    ).digest()
 
 
 @message(0x66)

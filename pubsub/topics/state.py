@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from overlay.bounded import remember
 from overlay.contact import ID_BYTES, Contact, PeerId
 from pubsub.reliable.numbers import Numbers
+from pubsub.reliable.runs import source_of
 from pubsub.topics.config import BroadcastConfig
 from pubsub.topics.context import TopicContext
 from pubsub.topics.log import Restored, TopicLog
 from pubsub.topics.membership import TopicMembership
-from pubsub.topics.messages import Entry, Item, NumbersOnWire, StatementOnWire, source_of
+from pubsub.topics.messages import Entry, Item, NumbersOnWire, StatementOnWire
 
 OVERHEAD = 256
 """Bytes that a held message is charged beyond its payload and those whom it names."""
@@ -251,7 +252,7 @@ COUNTED = (
 participants expelled; how often the disk failed; messages held again for one that began apart."""
 
 FORGOTTEN = 16
-"""Times `most_sources`: sources of which the highest number alone is remembered, some 100 bytes each."""
+"""Times `most_sources`: sources of which the highest number alone is remembered, some 120 bytes each."""
 
 
 class BroadcastState:
@@ -281,8 +282,6 @@ class BroadcastState:
         """What this participant has received; it acknowledges it when the application or the log has it."""
         self.forgotten: dict[bytes, int] = {}
         """The highest numbers of sources of which nothing else is remembered, the latest last."""
-        self.sources: dict[bytes, tuple[PeerId, bytes]] = {}
-        """Publisher and run of every source of which a message was seen."""
         self.counts = counts
         for what in COUNTED:
             counts.setdefault(what, 0)
@@ -313,7 +312,7 @@ class BroadcastState:
         if taken is not None:
             most = FORGOTTEN * self.config.most_sources
             remember(self.forgotten, source, taken.highest, most)
-        for by_source in (self.taken, self.garbage, self.sources):
+        for by_source in (self.taken, self.garbage):
             by_source.pop(source, None)
         for row in self.acknowledged.rows.values():
             row.numbers.pop(source, None)
@@ -382,7 +381,6 @@ def restore(state: BroadcastState, restored: Restored) -> int:
     for item in (*restored.held, *restored.unfinished):
         state.taken_of(item.source).add(item.number)
     for item in restored.held:
-        state.sources[item.source] = (item.publisher, item.run)
         state.held.add(HeldMessage(item, state.context.now(), {item.publisher: None}))
     _restore_garbage(state, restored)
     own = state.taken.get(state.own_source)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness, Timer
@@ -98,17 +98,18 @@ class Unfinished:
             done()
 
 
-@dataclass(frozen=True)
-class Handlers:
-    """What the application wants to be called for."""
+class Handlers(TypedDict, total=False):
+    """What else the application may be called for."""
 
-    deliver: OnDeliver
-    gap: Callable[[Gap], None] | None
-    view_changed: Callable[[TopicView], None] | None
-    stable: Callable[[StableView], None] | None
-    direct: Callable[[PeerId, bytes], None] | None
-    participant: Callable[[Participant], None] | None = None
-    lacked: Callable[[int, bytes, PeerId], None] | None = None
+    on_gap: Callable[[Gap], None] | None
+    on_view_changed: Callable[[TopicView], None]
+    on_stable: Callable[[StableView], None]
+    on_direct: Callable[[PeerId, bytes], None]
+    on_participant: Callable[[Participant], None]
+    """For each that comes, or whose filter changes."""
+    on_lacked: Callable[[int, bytes, PeerId], None]
+    """With number and payload of an own message that was sent before it was known here that another one took
+    part already, and the id of that one, to which it goes now."""
 
 
 class StrongTopic:
@@ -122,6 +123,7 @@ class StrongTopic:
         self,
         topic: str,
         runtime: Runtime,
+        on_deliver: OnDeliver,
         handlers: Handlers,
         config: TopicConfig,
         log: TopicLog,
@@ -141,6 +143,7 @@ class StrongTopic:
         """Whom this participant has asked to join, and who have not answered, while no participant is known:
         they may take part all the same."""
         self._runtime = runtime
+        self._on_deliver = on_deliver
         self._handlers = handlers
         self._config = config.broadcast
         self._log = log
@@ -151,8 +154,8 @@ class StrongTopic:
         self._waiting: asyncio.Queue[tuple[Delivery, Done]] = asyncio.Queue()
         """Messages that wait for a handler that is a coroutine function."""
         self._worker: asyncio.Task[None] | None = None
-        if inspect.iscoroutinefunction(handlers.deliver):
-            self._worker = self._tasks.start("deliveries", self._deliver_in_turn(handlers.deliver))
+        if inspect.iscoroutinefunction(on_deliver):
+            self._worker = self._tasks.start("deliveries", self._deliver_in_turn(on_deliver))
         self._asides = self._aside_bytes = 0
         """Messages outside reliable broadcast that the application is not done with, and their bytes."""
         self._published = 0
@@ -490,7 +493,7 @@ class StrongTopic:
         if self._worker is not None:
             self._waiting.put_nowait((delivery, done))
             return
-        result = self._call("deliver", self._handlers.deliver, delivery)
+        result = self._call("deliver", self._on_deliver, delivery)
         if isinstance(result, Unfinished):
             result.then(done)
         else:
@@ -516,22 +519,22 @@ class StrongTopic:
         self.room_if_waited_for()
 
     def gap(self, gap: Gap) -> None:
-        self._call("gap", self._handlers.gap, gap)
+        self._call("gap", self._handlers.get("on_gap"), gap)
 
     def lacked(self, item: Item, by: PeerId) -> None:
         if item.publisher == self.me and item.run == self.run and item.payload is not None:
-            self._call("lacked", self._handlers.lacked, item.number, item.payload, by)
+            self._call("lacked", self._handlers.get("on_lacked"), item.number, item.payload, by)
 
     def view_changed(self, view: TopicView) -> None:
-        self._call("view_changed", self._handlers.view_changed, view)
+        self._call("view_changed", self._handlers.get("on_view_changed"), view)
 
     def stable(self, view: StableView) -> None:
-        self._call("stable", self._handlers.stable, view)
+        self._call("stable", self._handlers.get("on_stable"), view)
 
     def participant_changed(self, before: Entry | None, now: Entry) -> None:
         self.unanswered.clear()
         self.room()
-        self._call("participant", self._handlers.participant, _participant(now))
+        self._call("participant", self._handlers.get("on_participant"), _participant(now))
         if not now.left and self._has_lost_right(now.id):
             # It has announced itself anew to others, who do not know yet.
             asyncio.get_running_loop().call_soon(self.expel_those_without_right)
@@ -546,7 +549,7 @@ class StrongTopic:
             self.room()
 
     def _direct(self, sender: PeerId, payload: bytes) -> None:
-        self._call("direct", self._handlers.direct, sender, payload)
+        self._call("direct", self._handlers.get("on_direct"), sender, payload)
 
     def _call(self, name: str, handler: Callable[..., Any] | None, *arguments: Any) -> Any:
         if handler is None or self.is_closed:

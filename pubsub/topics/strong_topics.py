@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
@@ -24,15 +24,13 @@ from overlay.membership.gateways import Gateways
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
 from overlay.topic_name import check_topic_name
-from pubsub.reliable.runs import Gap
 from pubsub.reliable.tasks import Tasks
 from pubsub.topics.config import TopicConfig
-from pubsub.topics.delivering import Order, Participant
+from pubsub.topics.delivering import Order
 from pubsub.topics.log import SqliteTopicLog, TopicLog
 from pubsub.topics.membership import TopicMembership
 from pubsub.topics.messages import MOST_FILTER, Absent, Aside, Cast, JoinTopic, Knowledge, Received
 from pubsub.topics.strong_topic import Handlers, OnDeliver, StrongTopic
-from pubsub.topics.views import StableView, TopicView
 
 MESSAGES = (JoinTopic, Knowledge, Absent, Cast, Received, Aside)
 
@@ -93,30 +91,19 @@ class StrongTopics:
         *,
         filter: str = "",
         order: Order = "none",
-        on_gap: Callable[[Gap], None] | None = None,
-        on_view_changed: Callable[[TopicView], None] | None = None,
-        on_stable: Callable[[StableView], None] | None = None,
-        on_direct: Callable[[PeerId, bytes], None] | None = None,
-        on_participant: Callable[[Participant], None] | None = None,
-        on_lacked: Callable[[int, bytes, PeerId], None] | None = None,
         log: str | Path | None = None,
         config: TopicConfig | None = None,
         known: tuple[Contact, ...] = (),
+        **handlers: Unpack[Handlers],
     ) -> StrongTopic:
         """Take part in a topic: subscribe through a participant that the directory names, or begin it.
 
         `on_deliver` gets each message; if it returns an awaitable, the next message waits for it, and the
-        message is acknowledged after it. `on_participant` gets each that comes, or whose filter changes.
-        `on_lacked` gets number and payload of an own message that was sent before it was known here that
-        another one took part already, and the id of that one, to which it goes now.
-        `filter` is text that all participants see. `log` is a file that
+        message is acknowledged after it. `filter` is text that all participants see. `log` is a file that
         is this participant's alone: with it, a restart under the same identity continues where it was.
         `known`: participants to try before the directory. One that gives up joining has left.
         """
         self._check(topic, filter, order)
-        handlers = Handlers(
-            on_deliver, on_gap, on_view_changed, on_stable, on_direct, on_participant, on_lacked
-        )
         me = self._runtime.contact.id
         opened_log = TopicLog()
         if log is not None:
@@ -125,6 +112,7 @@ class StrongTopics:
             strong = self._topics[topic] = StrongTopic(
                 topic,
                 self._runtime,
+                on_deliver,
                 handlers,
                 config or TopicConfig(),
                 opened_log,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from overlay.contact import PeerId
 from pubsub.reliable.numbers import Numbers
-from pubsub.topics.messages import source_of
+from pubsub.reliable.runs import source_of
 from tests.pubsub.topics.troupe import WRITE_SECONDS, MessageId, Troupe
 
 LAST_MOMENTS = 1.0

@@ -15,6 +15,7 @@ from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError
 from overlay.virtual.stage import numbered_contact
 from overlay.wire import WireError, decode, encode
+from pubsub.reliable.runs import source_of
 from pubsub.topics.aside import AsideMessages
 from pubsub.topics.config import BroadcastConfig
 from pubsub.topics.messages import (
@@ -28,7 +29,6 @@ from pubsub.topics.messages import (
     Received,
     Row,
     Sight,
-    source_of,
 )
 from tests.pubsub.topics.test_stable_phases import joined, payloads_at
 from tests.pubsub.topics.troupe import Troupe

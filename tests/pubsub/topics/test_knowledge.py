@@ -172,7 +172,7 @@ def test_what_makes_no_sense_does_not_decode(bad: type) -> None:
     contact = numbered_contact(0)
     good = {
         JoinTopic: JoinTopic("/topic", contact, 1, bytes(8), ""),
-        Entry: Entry(contact, 1, False, 0, bytes(8), "", ((bytes(8), 3, ((5, 6),)),)),
+        Entry: Entry(contact, 1, False, 0, bytes(8), "", ((bytes(28), 3, ((5, 6),)),)),
     }[bad]
     packed = encode(good)
     assert decode(packed) == good

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pubsub.reliable.runs import source_of
 from pubsub.topics.config import BroadcastConfig
-from pubsub.topics.messages import source_of
 from tests.pubsub.topics import properties
 from tests.pubsub.topics.test_stable_phases import joined, payloads_at
 from tests.pubsub.topics.troupe import Troupe, TroupeConfig

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from overlay.virtual.stage import numbered_contact
+from pubsub.reliable.runs import source_of
 from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 from pubsub.topics.knowledge import Roster
-from pubsub.topics.messages import Cast, Entry, Item, source_of
+from pubsub.topics.messages import Cast, Entry, Item
 from tests.pubsub.topics.test_stable_phases import joined
 from tests.pubsub.topics.troupe import TOPIC, Troupe, TroupeConfig
 
@@ -44,7 +45,6 @@ def check(runs: int, config: BroadcastConfig) -> None:
         assert len(actor.delivered) == runs
         assert len(state.taken) <= config.most_sources + 200
         assert len(state.garbage) <= config.most_sources + 200
-        assert len(state.sources) <= config.most_sources + 200
         assert all(len(row.numbers) <= 2 * config.most_sources + 400 for row in _rows(actor))
         assert len(state.forgotten) <= 16 * config.most_sources
     troupe.largest = 0

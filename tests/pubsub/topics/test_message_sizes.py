@@ -7,7 +7,8 @@ import asyncio
 from overlay.channel import ChannelConfig
 from overlay.virtual import Network
 from overlay.virtual.stage import numbered_contact
-from pubsub.topics.messages import Aside, source_of
+from pubsub.reliable.runs import source_of
+from pubsub.topics.messages import Aside
 from tests.pubsub.topics.strong_nodes import StrongNodes
 from tests.pubsub.topics.test_stable_phases import joined, payloads_at
 from tests.pubsub.topics.test_strong_topic import play
