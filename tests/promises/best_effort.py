@@ -10,7 +10,7 @@ from functools import partial
 from overlay.errors import CamcastError
 from overlay.membership.modes import ModeName
 from pubsub import Node, NoReply, Subscription, Topic
-from tests.promises.storm import Outcome, Program, Storm, eventually
+from tests.promises.storm import Outcome, Program, Storm, eventually, twice
 from tests.pubsub.parasites import ParasiteWatch
 
 NAME = "best effort"
@@ -38,11 +38,10 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     asked = answered = 0
     wrong: list[str] = []
     begun: set[str] = set()
-    is_over = False
 
     async def publish(program: Program, node: Node, topic: str) -> None:
         number = 0
-        while not is_over:
+        while not storm.is_over:
             await asyncio.sleep(storm.chance.uniform(0.2, 2.0))
             number += 1
             tried.add((topic, program.name, program.lives, number))
@@ -164,16 +163,11 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 )
 
     async def main() -> None:
-        nonlocal is_over
         for number in range(MEMBERS):
             storm.add(f"member {number}", member, mortal=number >= MEMBERS // 2)
         with storm.net.rule(watch):
-            for program in storm.programs:
-                storm.start(program)
-                await asyncio.sleep(1.0)
-            await asyncio.sleep(5)
+            await storm.begin(1.0, calm=5)
             await storm.rage()
-            is_over = True
             before = answered
             await finish()
             if answered == before:
@@ -183,8 +177,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     outcome.checked = sum(map(len, got.values())) + asked
     outcome.violations += wrong + watch.parasites
     for (name, _), keys in got.items():
-        if len(set(keys)) < len(keys):
-            outcome.violations.append(f"{name} was given an event twice in one subscription")
+        outcome.violations += twice(name, keys)
         if invented := set(keys) - tried:
             outcome.violations.append(f"{name} was given {sorted(invented)[:3]} of nobody")
     return outcome

@@ -31,28 +31,19 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     """By reader: the event, whether it was marked, the reader's life, and the publisher's life."""
     done: set[str] = set()
     """Publishers that publish no more."""
-    is_over = False
 
     async def meeting_point(program: Program) -> None:
-        async with Node(listen=program.listen, identity=program.identity):
+        async with Node(**storm.settings(program)):
             await asyncio.Event().wait()
 
     async def archive(program: Program) -> None:
         store = AppendFileStore(program.disk, "/archive")
-        async with Archive(
-            [TOPIC],
-            store=store,
-            listen=program.listen,
-            identity=program.identity,
-            bootstrap=[storm.first_address],
-        ):
+        async with Archive([TOPIC], store=store, **storm.settings(program)):
             await asyncio.Event().wait()
 
     async def publisher(program: Program) -> None:
-        async with Node(
-            listen=program.listen, identity=program.identity, bootstrap=[storm.first_address]
-        ) as node:
-            while not is_over:
+        async with Node(**storm.settings(program)) as node:
+            while not storm.is_over:
                 await asyncio.sleep(storm.chance.uniform(0.1, 1.0))
                 number = tried[program.name] = tried.get(program.name, 0) + 1
                 data = [program.name, number, program.lives]
@@ -68,9 +59,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
 
     async def reader(program: Program) -> None:
         async with (
-            Node(
-                listen=program.listen, identity=program.identity, bootstrap=[storm.first_address]
-            ) as node,
+            Node(**storm.settings(program)) as node,
             node.subscribe(
                 TOPIC, durable=program.name, since="beginning", within=60, delivery=kind(program)
             ) as events,
@@ -83,7 +72,6 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                     outcome.violations.append(f"{program.name} was told of {event.missed} missed")
 
     async def main() -> None:
-        nonlocal is_over
         storm.add("meeting point", meeting_point, mortal=False)
         for number in range(ARCHIVES):
             storm.add(f"archive {number}", archive)
@@ -91,12 +79,8 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             storm.add(f"publisher {number}", publisher)
         for number in range(READERS):
             storm.add(f"reader {number}", reader)
-        for program in storm.programs:
-            storm.start(program)
-            await asyncio.sleep(1.0)
-        await asyncio.sleep(10)
+        await storm.begin(1.0, calm=10)
         await storm.rage()
-        is_over = True
         if not await eventually(storm.net, 120, lambda: len(done) == PUBLISHERS):
             outcome.violations.append("publishing went on for longer than its deadline")
 

@@ -6,7 +6,7 @@ import asyncio
 
 from overlay.errors import CamcastError
 from pubsub import Group
-from tests.promises.storm import Outcome, Program, Storm, eventually
+from tests.promises.storm import Outcome, Program, Storm, eventually, overtaken, twice
 
 NAME = "groups"
 KINDS = ("spike", "slow", "skew")
@@ -31,7 +31,6 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     lives: dict[tuple[str, int], list[tuple[int, int]]] = {}
     tried: dict[int, int] = {}
     sent: dict[tuple[int, int], None] = {}
-    is_over = False
 
     async def member(program: Program) -> None:
         rank = storm.programs.index(program)
@@ -41,7 +40,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         async with Group(addresses, rank, qos, order=order, log=log) as group:
 
             async def broadcast() -> None:
-                while not is_over:
+                while not storm.is_over:
                     await asyncio.sleep(storm.chance.uniform(0.2, 2.0))
                     number = tried[rank] = tried.get(rank, 0) + 1
                     try:
@@ -62,7 +61,6 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 sending.cancel()
 
     async def main() -> None:
-        nonlocal is_over
         for number in range(MEMBERS):
             storm.add(f"member {number}", member, mortal=logged)
         for program in storm.programs:
@@ -86,9 +84,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 victim.mortal = False
 
         dying = asyncio.create_task(two_die())
-        await storm.rage()
-        await dying
-        is_over = True
+        await storm.rage(dying)
         alive = [p for p in storm.programs if p.make is not _nothing]
         ranks = [storm.programs.index(p) for p in alive]
         wanted = {key for key in sent if key[0] in ranks}
@@ -105,16 +101,11 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     storm.run(main(), outcome)
     outcome.checked = len(sent)
     for (name, life), keys in lives.items():
-        if len(set(keys)) < len(keys):
-            outcome.violations.append(f"{name} delivered a message twice in life {life}")
+        outcome.violations += twice(f"{name} in life {life}", keys)
     for name, keys in got.items():
-        if len(set(keys)) < len(keys):
-            outcome.violations.append(f"{name} delivered a message twice")
-        last: dict[int, int] = {}
-        for rank, number in keys:
-            if order != "none" and last.get(rank, 0) > number:
-                outcome.violations.append(f"{name} delivered {number} of {rank} out of order")
-            last[rank] = number
+        outcome.violations += twice(name, keys)
+        if order != "none":
+            outcome.violations += overtaken(name, keys)
     return outcome
 
 

@@ -7,7 +7,7 @@ import asyncio
 from overlay.errors import CamcastError
 from pubsub.distributors import Distributor, DistributorConfig, GapError, Publisher, Subscriber
 from pubsub.reliable.receipts import Wait
-from tests.promises.storm import Outcome, Program, Storm, eventually
+from tests.promises.storm import Outcome, Program, Storm, eventually, overtaken, twice
 
 NAME = "no gap"
 KINDS = ("crash", "spike", "slow", "skew")
@@ -36,22 +36,14 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     """By subscriber and subscription."""
     told: dict[str, int] = {}
     subscriptions: dict[str, int] = {}
-    is_over = False
 
     async def distributor(program: Program) -> None:
-        first = program is storm.programs[0]
-        async with Distributor(
-            [SERVICE],
-            listen=program.listen,
-            identity=program.identity,
-            bootstrap=[] if first else [storm.first_address],
-            config=CONFIG,
-        ):
+        async with Distributor([SERVICE], config=CONFIG, **storm.settings(program)):
             await asyncio.Event().wait()
 
     async def publisher(program: Program) -> None:
         async with Publisher(bootstrap=[storm.first_address], listen=program.listen) as client:
-            while not is_over:
+            while not storm.is_over:
                 await asyncio.sleep(storm.chance.uniform(0.1, 0.8))
                 number = tried[program.name] = tried.get(program.name, 0) + 1
                 life_of[program.name, number] = program.lives
@@ -79,19 +71,14 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 raise
 
     async def main() -> None:
-        nonlocal is_over
         for number in range(DISTRIBUTORS):
             storm.add(f"distributor {number}", distributor, mortal=number > 0)
         for number in range(SUBSCRIBERS):
             storm.add(f"subscriber {number}", subscriber, mortal=False)
         for number in range(PUBLISHERS):
             storm.add(f"publisher {number}", publisher, mortal=publishers_crash)
-        for program in storm.programs:
-            storm.start(program)
-            await asyncio.sleep(2.0)
-        await asyncio.sleep(10)
+        await storm.begin(2.0, calm=10)
         await storm.rage()
-        is_over = True
         await asyncio.sleep(30)
         for number in range(SUBSCRIBERS):
             name = f"subscriber {number}"
@@ -112,12 +99,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         )
     outcome.checked = len(sent) * SUBSCRIBERS
     for name, keys in got.items():
-        if len(set(keys)) < len(keys):
-            outcome.violations.append(f"{name} was given a message twice")
-        last: dict[tuple[str, int], int] = {}
-        for publisher_name, number in keys:
-            one_life = (publisher_name, life_of[publisher_name, number])
-            if last.get(one_life, 0) > number:
-                outcome.violations.append(f"{name} got {publisher_name}'s {number} out of order")
-            last[one_life] = number
+        outcome.violations += twice(name, keys)
+        of_lives = (((one, life_of[one, number]), number) for one, number in keys)
+        outcome.violations += overtaken(name, of_lives)
     return outcome

@@ -30,15 +30,14 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     taken: dict[int, list[tuple[str, int]]] = {}
     is_asked = False
     """Whether a taker has ever asked: what was added before goes to nobody."""
-    is_over = False
 
     async def publisher(program: Program) -> None:
         async with (
-            Node(listen=program.listen, identity=program.identity) as node,
+            Node(**storm.settings(program)) as node,
             node.collection(DAStrongSet, TOPIC, keep=0) as tasks,
         ):
             number = 0
-            while not is_over:
+            while not storm.is_over:
                 await asyncio.sleep(storm.chance.uniform(0.1, 1.0))
                 number += 1
                 try:
@@ -58,9 +57,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             await asyncio.sleep(storm.chance.uniform(0.01, 0.3))
             taken.setdefault(element.data, []).append((program.name, life))
 
-        async with Node(
-            listen=program.listen, identity=program.identity, bootstrap=[storm.first_address]
-        ) as node:
+        async with Node(**storm.settings(program)) as node:
             tasks = node.collection(DAStrongSet, TOPIC, keep=0)
             await tasks.remove(work)
             async with tasks:
@@ -69,7 +66,6 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 await asyncio.Event().wait()
 
     async def main() -> None:
-        nonlocal is_over
         storm.add("publisher", publisher, mortal=False)
         for number in range(TAKERS):
             storm.add(f"taker {number}", taker)
@@ -78,9 +74,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             storm.start(program)
             await asyncio.sleep(0.0 if together and program.name != "publisher" else 3.0)
         await asyncio.sleep(20)
-        await storm.rage()
-        await asyncio.sleep(20)
-        is_over = True
+        await storm.rage(calm=20)
         if not await eventually(storm.net, 600, lambda: set(added) <= set(taken)):
             missing = sorted(set(added) - set(taken))
             outcome.violations.append(f"{missing[:5]} ({len(missing)}) were given to nobody")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from itertools import combinations, pairwise
-from typing import Any
 
 from overlay.errors import CamcastError
 from pubsub import Node
 from pubsub.collections import DASortedSet
-from tests.promises.storm import Outcome, Program, Storm, eventually
+from tests.promises.storm import Outcome, Program, Storm, eventually, twice
 
 NAME = "sorted"
 KINDS = ("crash", "spike", "slow", "skew")
@@ -30,14 +29,10 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     storm.kinds += {"logged": ("log",), "split": ("partition",)}.get(fate, ())
     got: dict[tuple[str, int], list[Key]] = {}
     added: dict[Key, None] = {}
-    is_over = False
 
     async def member(program: Program) -> None:
         here = (program.name, program.lives)
-        settings: dict[str, Any] = {"listen": program.listen, "identity": program.identity}
-        if program is not storm.programs[0]:
-            settings["bootstrap"] = [storm.first_address]
-        async with Node(**settings) as node:
+        async with Node(**storm.settings(program)) as node:
             log = program.log if fate == "logged" else None
             collection = node.collection(DASortedSet, TOPIC, keep=0, log=log)
             await collection.contains(
@@ -45,7 +40,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             )
             async with collection:
                 number = 0
-                while not is_over:
+                while not storm.is_over:
                     await asyncio.sleep(storm.chance.uniform(0.5, 4.0))
                     number += 1
                     try:
@@ -56,16 +51,10 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 await asyncio.Event().wait()
 
     async def main() -> None:
-        nonlocal is_over
         for number in range(MEMBERS):
             storm.add(f"member {number}", member, mortal=number > 0)
-        for program in storm.programs:
-            storm.start(program)
-            await asyncio.sleep(3.0)
-        await asyncio.sleep(20)
-        await storm.rage()
-        await asyncio.sleep(20)
-        is_over = True
+        await storm.begin(3.0, calm=20)
+        await storm.rage(calm=20)
         alive = {(p.name, p.lives) for p in storm.programs}
         wanted = {key for key in added if key[:2] in alive}
         first = ("member 0", 1)
@@ -81,11 +70,9 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
 
 def check(got: dict[tuple[str, int], list[Key]], *, is_one_order: bool = True) -> list[str]:
     """What is wrong with what each life of each member delivered."""
-    wrong = [
-        f"{name} in life {life} was given an element twice"
-        for (name, life), keys in got.items()
-        if len(set(keys)) < len(keys)
-    ]
+    wrong: list[str] = []
+    for (name, life), keys in got.items():
+        wrong += twice(f"{name} in life {life}", keys)
     for (one, mine), (other, theirs) in combinations(got.items() if is_one_order else (), 2):
         places = {key: place for place, key in enumerate(mine)}
         both = [key for key in theirs if key in places]

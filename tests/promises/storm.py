@@ -14,7 +14,7 @@ import random
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +105,8 @@ class Storm:
         self.faults["duplicating network"] += duplicate > 0
         self.programs: list[Program] = []
         self.problems: list[str] = []
+        self.is_over = False
+        """Nothing fails any more, and programs are to publish nothing more."""
         self._directory = tempfile.TemporaryDirectory(prefix="storm")
         self._failing: Counter[str] = Counter()
         """Logs that cannot be written now."""
@@ -126,6 +128,20 @@ class Storm:
             self.net.skew(host, rate=self.chance.uniform(0.96, 1.04))
             self.faults["skewed clock"] += 1
         return program
+
+    def settings(self, program: Program) -> dict[str, Any]:
+        """Of a program's node."""
+        settings: dict[str, Any] = {"listen": program.listen, "identity": program.identity}
+        if program is not self.programs[0]:
+            settings["bootstrap"] = [self.first_address]
+        return settings
+
+    async def begin(self, pause: float, calm: float) -> None:
+        """Start all programs, one after another, and leave them alone for a while."""
+        for program in self.programs:
+            self.start(program)
+            await asyncio.sleep(pause)
+        await asyncio.sleep(calm)
 
     def start(self, program: Program) -> None:
         program.lives += 1
@@ -158,10 +174,11 @@ class Storm:
 
     # The storm itself.
 
-    async def rage(self) -> None:
-        """Faults, one after another and some at a time, for the minutes given; then all is mended."""
+    async def rage(self, *also: asyncio.Task[None], calm: float = 0.0) -> None:
+        """Faults, one after another and some at a time, for the minutes given, and until `also` has ended;
+        then all is mended, and after a while of calm the storm is over."""
         end = self.net.now + 60 * self.minutes
-        running: list[asyncio.Task[None]] = []
+        running = [*also]
         while self.net.now < end:
             await asyncio.sleep(self.chance.uniform(2, 12))
             kind = self.chance.choice([kind for kind in self.kinds if kind != "skew"])
@@ -173,6 +190,8 @@ class Storm:
         for program in self.programs:
             if not program.is_up:
                 self.restart(program)
+        await asyncio.sleep(calm)
+        self.is_over = True
 
     async def _crash(self, seconds: float) -> None:
         victims = [p for p in self.programs if p.mortal and p.is_up]
@@ -272,6 +291,25 @@ class Storm:
         outcome.faults = self.faults
         outcome.seconds = self.net.now
         return outcome
+
+
+def twice(who: str, keys: Sequence[Any]) -> list[str]:
+    """Whether somebody was given something a second time."""
+    if len(set(keys)) == len(keys):
+        return []
+    again = sorted({key for key in keys if keys.count(key) > 1})
+    return [f"{who} was given {again[:3]} twice"]
+
+
+def overtaken(who: str, given: Iterable[tuple[Any, int]]) -> list[str]:
+    """What was given to somebody after a later one of its source."""
+    last: dict[Any, int] = {}
+    wrong: list[str] = []
+    for source, number in given:
+        if last.get(source, 0) > number:
+            wrong.append(f"{who} was given {number} of {source} out of order")
+        last[source] = number
+    return wrong
 
 
 async def eventually(

@@ -8,7 +8,7 @@ from typing import Any
 from overlay.errors import CamcastError
 from pubsub import Node
 from pubsub.collections import DAStrongSequence, DAStrongSet
-from tests.promises.storm import Outcome, Program, Storm, eventually
+from tests.promises.storm import Outcome, Program, Storm, eventually, overtaken, twice
 
 NAME = "strong"
 KINDS = ("crash", "partition", "spike", "slow", "skew")
@@ -35,13 +35,9 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     added: dict[Key, float] = {}
     """When each was begun to be added."""
     came: dict[str, float] = {}
-    is_over = False
 
     async def member(program: Program) -> None:
         here = (program.name, program.lives)
-        settings: dict[str, Any] = {"listen": program.listen, "identity": program.identity}
-        if program is not storm.programs[0]:
-            settings["bootstrap"] = [storm.first_address]
 
         def note(element: Any) -> None:
             got.setdefault(here, []).append(tuple(element.data))
@@ -49,14 +45,14 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         def miss(gap: Any) -> None:
             gaps[here] = gaps.get(here, 0) + 1
 
-        async with Node(**settings) as node:
+        async with Node(**storm.settings(program)) as node:
             log = program.log if logged else None
             collection = node.collection(kind, TOPIC, keep=0, on_gap=miss, log=log)
             await collection.contains(note)
             async with collection:
                 came.setdefault(program.name, storm.net.now)
                 number = 0
-                while not is_over and program.mortal:
+                while not storm.is_over and program.mortal:
                     await asyncio.sleep(storm.chance.uniform(0.5, 3.0))
                     number += 1
                     began = storm.net.now
@@ -68,16 +64,10 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 await asyncio.Event().wait()
 
     async def main() -> None:
-        nonlocal is_over
         for number in range(MEMBERS):
             storm.add(f"member {number}", member, mortal=number > 0)
-        for program in storm.programs:
-            storm.start(program)
-            await asyncio.sleep(2.0)
-        await asyncio.sleep(20)
-        await storm.rage()
-        await asyncio.sleep(20)
-        is_over = True
+        await storm.begin(2.0, calm=20)
+        await storm.rage(calm=20)
 
         def missing(name: str, lives: range) -> set[Key]:
             """What a member was not given in any of these lives, and should have been."""
@@ -101,19 +91,8 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     storm.run(main(), outcome)
     outcome.checked = len(added)
     for (name, life), keys in got.items():
-        if len(set(keys)) < len(keys):
-            twice = sorted({key for key in keys if keys.count(key) > 1})
-            outcome.violations.append(f"{name} in life {life} was given {twice[:3]} twice")
+        who = f"{name} in life {life}"
+        outcome.violations += twice(who, keys)
         if kind is DAStrongSequence:
-            outcome.violations += _order(name, life, keys)
+            outcome.violations += overtaken(who, (((one, run), n) for one, run, n in keys))
     return outcome
-
-
-def _order(name: str, life: int, keys: list[Key]) -> list[str]:
-    last: dict[tuple[str, int], int] = {}
-    wrong: list[str] = []
-    for publisher, run, number in keys:
-        if last.get((publisher, run), 0) > number:
-            wrong.append(f"{name} in life {life} was given {publisher}'s {number} out of order")
-        last[publisher, run] = number
-    return wrong
