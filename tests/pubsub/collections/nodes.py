@@ -76,3 +76,13 @@ def stage(
 def into(got: list[Any]) -> Callable[[Element], None]:
     """A callback that puts the data of each element into a list."""
     return lambda element: got.append(element.data)
+
+
+def slowly(got: list[Any], seconds: float) -> Callable[[Element], Awaitable[None]]:
+    """The same, with so much work for each element."""
+
+    async def work(element: Element) -> None:
+        await asyncio.sleep(seconds)
+        got.append(element.data)
+
+    return work

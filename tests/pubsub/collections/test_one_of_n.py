@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from overlay.contact import PeerId
 from pubsub.collections.messages import TakerAnswer
 from pubsub.collections.one_of_n import Sharing, Taker
 from pubsub.collections.one_of_n.sharing import Sent
+from tests.pubsub.collections.model_topic import is_caught
 from tests.pubsub.collections.taking import TakingRun
 
 
@@ -94,14 +95,6 @@ class AllRedeliver(Sharing):
         for element_id, offer in list(self.redelivery._spares.items()):
             if members.get(element_id[0]) != element_id[1]:
                 self._adopt(offer)
-
-
-def is_caught(check: Callable[[], None]) -> bool:
-    try:
-        check()
-    except AssertionError:
-        return True
-    return False
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,7 @@ def test_clocks_go_on_after_everybody_was_down(seed: int, tmp_path: Path) -> Non
     async def main(company: Company) -> None:
         log = tmp_path / "log.db"
         alone = await company.open(DASortedBag, TOPIC, keep=0, log=log)
-        for number in range(20):
-            await alone.add(number)
+        await alone.add_all(range(20))
         await asyncio.sleep(2)
         node = await company.restart(company.crash(alone))
         again = await company.open_on(node, DASortedBag, TOPIC, keep=0, log=log)

@@ -11,8 +11,9 @@ from overlay.contact import PeerId
 from overlay.virtual import Latency, Network, nth_host
 from overlay.virtual.stage import Stage, numbered_contact
 from pubsub import Node
-from pubsub.collections import DAStrongSet, Element
+from pubsub.collections import DAStrongSet
 from pubsub.collections.one_of_n import Presence
+from tests.pubsub.collections.nodes import slowly
 from tests.pubsub.collections.one_of_n_schedules import Schedule
 
 A, B, C = (numbered_contact(number).id for number in range(3))
@@ -95,13 +96,9 @@ def test_takers_that_enter_at_the_same_time_are_not_given_each_others_elements(s
                 await asyncio.sleep(0.05)
 
     async def taker(host: str) -> None:
-        async def work(element: Element) -> None:
-            await asyncio.sleep(0.05)
-            done.append(element.data)
-
         async with Node(listen=f"{host}:4000", bootstrap=[f"{nth_host(0)}:4000"]) as node:
             collection = node.collection(DAStrongSet, "/w", keep=0)
-            await collection.remove(work)
+            await collection.remove(slowly(done, 0.05))
             async with collection:
                 await asyncio.sleep(1e9)
 

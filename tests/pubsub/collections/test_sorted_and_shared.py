@@ -14,7 +14,7 @@ from overlay.wire import encode
 from pubsub.collections import DAC, DASortedBag, DASortedSet, DAStrongBag, DAStrongSet, Element
 from pubsub.collections.messages import Addition, Announcement
 from pubsub.collections.one_of_n import OneOfNConfig
-from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
+from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, slowly, stage
 
 TOPIC = "/EPFL/DSC"
 
@@ -165,8 +165,7 @@ def test_every_element_goes_to_exactly_one_of_those_who_asked(seed: int) -> None
         for strong, share in zip(sets[1:], shares, strict=True):
             await strong.remove(into(share))
         await asyncio.sleep(2)
-        for number in range(60):
-            await sets[0].add(number)
+        await sets[0].add_all(range(60))
         await asyncio.sleep(10)
         assert sorted(number for share in shares for number in share) == list(range(60))
         assert all(shares)
@@ -189,8 +188,7 @@ def test_what_a_crashed_taker_had_in_hand_goes_to_another(seed: int) -> None:
         await fallen.remove(never)
         await other.remove(into(done))
         await asyncio.sleep(2)
-        for number in range(20):
-            await publisher.add(number)
+        await publisher.add_all(range(20))
         await asyncio.sleep(3)
         assert len(begun) == 1
         assert len(done) < 20
@@ -213,8 +211,7 @@ def test_who_unsubscribes_or_fails_gives_its_elements_back(seed: int) -> None:
         await interest
         await failing.remove(fails)
         await asyncio.sleep(2)
-        for number in range(6):
-            await publisher.add(number)
+        await publisher.add_all(range(6))
         await asyncio.sleep(3)
         await steady.remove(into(done))
         await quitter.clear(interest)
@@ -271,15 +268,10 @@ def test_what_a_crashed_publisher_had_not_handed_over_is_taken_too(seed: int) ->
         publisher, *takers = await company.several(3, DAStrongBag, TOPIC, keep=0)
         done: list[Any] = []
 
-        async def slowly(element: Element) -> None:
-            await asyncio.sleep(5)
-            done.append(element.data)
-
         for taker in takers:
-            await taker.remove(slowly)
+            await taker.remove(slowly(done, 5))
         await asyncio.sleep(2)
-        for number in range(30):
-            await publisher.add(number)
+        await publisher.add_all(range(30))
         await asyncio.sleep(2)
         company.crash(publisher)
         await asyncio.sleep(FAILURE_SECONDS + 100)

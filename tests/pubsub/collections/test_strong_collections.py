@@ -45,8 +45,7 @@ def test_one_that_was_cut_off_gets_what_it_missed(seed: int) -> None:
     async def main(company: Company) -> None:
         first, second, away = await company.several(3, DAStrongSet, TOPIC, keep=300)
         company.network.partition({nth_host(0), nth_host(1)}, {nth_host(2)})
-        for number in range(200):
-            await first.add(number)
+        await first.add_all(range(200))
         await asyncio.sleep(30)
         assert len(second) == 200
         assert len(away) == 0
@@ -248,8 +247,7 @@ def test_a_callback_that_ends_cancelled_does_not_end_the_interest(seed: int) -> 
             await waiting
 
         interest = await strong.contains(awaits_what_is_cancelled)
-        for number in range(3):
-            await strong.add(number)
+        await strong.add_all(range(3))
         await asyncio.sleep(1)
         assert got == [0, 1, 2]
         counters = company.playground.nodes[0].status()["counters"]
@@ -263,8 +261,7 @@ def test_nothing_is_lost_to_a_slow_subscriber(seed: int) -> None:
     async def main(company: Company) -> None:
         fast, slow = await company.several(2, DAStrongBag, TOPIC, queue=5)
         async with slow.contains() as elements:
-            for number in range(60):
-                await fast.add(number)
+            await fast.add_all(range(60))
             await asyncio.sleep(5)
             assert fast._hub is not None
             assert fast._hub._strong.core.held >= 60 - 6, (
@@ -335,8 +332,7 @@ def test_one_that_closed_and_opens_again_with_its_log_is_told_its_gap(
                 await publisher.add(data)
                 await asyncio.sleep(10)
             assert not gaps or data == ["after"]
-            for number in range(3):
-                await publisher.add(number)
+            await publisher.add_all(range(3))
             await asyncio.sleep(5)
         assert got == [["before"], ["after"]]
         assert [(gap.publisher, gap.first, gap.last) for gap in gaps] == [

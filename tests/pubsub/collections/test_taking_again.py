@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pubsub.collections import DAStrongBag, DAStrongSet, Element
-from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
+from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, slowly, stage
 
 TOPIC = "/tasks"
 
@@ -25,15 +25,10 @@ def test_what_a_publisher_had_to_give_that_returns_with_its_log_is_taken_once(
         takers = await company.several(2, DAStrongBag, TOPIC, keep=0)
         done: list[Any] = []
 
-        async def slowly(element: Element) -> None:
-            await asyncio.sleep(5)
-            done.append(element.data)
-
         for taker in takers:
-            await taker.remove(slowly)
+            await taker.remove(slowly(done, 5))
         await asyncio.sleep(2)
-        for number in range(count):
-            await publisher.add(number)
+        await publisher.add_all(range(count))
         await asyncio.sleep(2)
         number = company.crash(publisher)
         await asyncio.sleep(away)
@@ -53,15 +48,10 @@ def test_one_that_stopped_taking_does_not_hand_on_what_others_took(seed: int) ->
         taken: list[Any] = []
         again: list[Any] = []
 
-        async def slowly(element: Element) -> None:
-            await asyncio.sleep(5)
-            taken.append(element.data)
-
         interest = await quitter.remove()
-        await steady.remove(slowly)
+        await steady.remove(slowly(taken, 5))
         await asyncio.sleep(2)
-        for number in range(4):
-            await publisher.add(number)
+        await publisher.add_all(range(4))
         await asyncio.sleep(1)
         await quitter.clear(interest)
         await asyncio.sleep(120)
@@ -82,11 +72,7 @@ def test_takers_who_stop_and_start_again_get_each_element_once(seed: int) -> Non
         publisher, *takers = await company.several(4, DAStrongBag, TOPIC, keep=0)
         done: list[Any] = []
 
-        async def work(element: Element) -> None:
-            await asyncio.sleep(0.1)
-            done.append(element.data)
-
-        interests = [await taker.remove(work) for taker in takers]
+        interests = [await taker.remove(slowly(done, 0.1)) for taker in takers]
         await asyncio.sleep(2)
         for number in range(60):
             await publisher.add(number)
@@ -95,7 +81,7 @@ def test_takers_who_stop_and_start_again_get_each_element_once(seed: int) -> Non
                 await asyncio.sleep(0.05)
                 await takers[place].clear(interests[place])
                 await asyncio.sleep(0.5)
-                interests[place] = await takers[place].remove(work)
+                interests[place] = await takers[place].remove(slowly(done, 0.1))
         await asyncio.sleep(100)
         assert Counter(done) == Counter(range(60))
         company.crash(publisher)
@@ -179,8 +165,7 @@ def test_one_that_takes_with_a_log_holds_up_nothing_and_is_given_all_when_it_ret
         await taker.remove(never)
         await taker.contains(into(seen))
         await asyncio.sleep(3)
-        for number in range(20):
-            await publisher.add(number)
+        await publisher.add_all(range(20))
         await asyncio.sleep(5)
         assert begun == [0]
         assert seen == list(range(20))

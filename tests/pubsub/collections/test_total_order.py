@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,21 +13,15 @@ from overlay.virtual.stage import Stage, numbered_contact
 from pubsub.collections.config import OrderConfig
 from pubsub.collections.messages import Announcement
 from pubsub.collections.total_order import Source, TotalOrder
+from tests.pubsub.collections.model_topic import is_caught
 from tests.pubsub.collections.ordering import OrderRun
 
 QUICK = range(8)
 SWEEP = range(8, 128)
 
 
-def check_without_partitions(seed: int) -> None:
-    run = OrderRun(seed)
-    run.check_all_delivered()
-    run.check_publishers_order()
-    run.check_one_order_for_all()
-
-
-def check_with_newcomers_apart(seed: int) -> None:
-    run = OrderRun(seed, apart=True)
+def check_without_partitions(seed: int, *, apart: bool = False) -> None:
+    run = OrderRun(seed, apart=apart)
     run.check_all_delivered()
     run.check_publishers_order()
     run.check_one_order_for_all()
@@ -48,7 +42,7 @@ def test_all_deliver_in_one_order_while_members_crash_and_join(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", QUICK)
 def test_all_deliver_in_one_order_though_newcomers_hear_each_other_first(seed: int) -> None:
-    check_with_newcomers_apart(seed)
+    check_without_partitions(seed, apart=True)
 
 
 @pytest.mark.parametrize("seed", QUICK)
@@ -60,7 +54,7 @@ def test_each_view_has_one_order_and_so_has_the_time_after_a_merge(seed: int) ->
 def test_one_order_over_many_schedules() -> None:
     for seed in SWEEP:
         check_without_partitions(seed)
-        check_with_newcomers_apart(seed)
+        check_without_partitions(seed, apart=True)
         check_with_partitions(seed)
 
 
@@ -128,14 +122,6 @@ class ComparesLives(TotalOrder):
         self._stay_of = {peer: stays.get(peer, 0) for peer in self._peers}
 
 
-def is_caught(check: Callable[[], None]) -> bool:
-    try:
-        check()
-    except AssertionError:
-        return True
-    return False
-
-
 @pytest.mark.parametrize(
     ("broken", "seeds"),
     [
@@ -170,23 +156,35 @@ def test_publishing_before_the_view_is_settled_is_caught() -> None:
     assert any(is_caught(run.check_one_order_for_all) for run in runs)
 
 
+OTHER = PeerId(b"o" * 20)
+
+
+class Alone:
+    """One member, to which the test says what the others do."""
+
+    def __init__(self, **how: Any) -> None:
+        self.stage = Stage(seed=1)
+        context = self.stage.context(numbered_contact(0))
+        self.me = context.contact.id
+        self.given: list[str] = []
+        self.told: list[Announcement] = []
+        self.order = TotalOrder(
+            self.me,
+            lambda to, announcement: self.told.append(announcement),
+            context.call_later,
+            self.given.append,
+            OrderConfig(patience=10.0),
+            **how,
+        )
+        self.order.begin_to_order()
+
+
 @pytest.mark.parametrize("are_gone", [True, False])
 def test_a_newcomer_that_has_not_heard_the_others_is_not_settled_alone(are_gone: bool) -> None:
-    stage = Stage(seed=1)
-    context = stage.context(numbered_contact(0))
-    me, other = context.contact.id, PeerId(b"o" * 20)
-    given: list[str] = []
     is_whole = False
-    order = TotalOrder(
-        me,
-        lambda to, announcement: None,
-        context.call_later,
-        given.append,
-        OrderConfig(patience=10.0),
-        is_whole=lambda: is_whole,
-    )
-    order.begin_to_order()
-    order.receive((other, b"1"), 5, 40, "from before its crash")
+    member = Alone(is_whole=lambda: is_whole)
+    me, order, stage, given = member.me, member.order, member.stage, member.given
+    order.receive((OTHER, b"1"), 5, 40, "from before its crash")
     order.stable(b"alone", (me,))
     stage.run_for(5.0)
     assert not order.is_settled
@@ -202,51 +200,30 @@ def test_a_newcomer_that_has_not_heard_the_others_is_not_settled_alone(are_gone:
 def test_newcomers_that_have_not_heard_the_others_are_not_settled_among_themselves(
     is_new: bool,
 ) -> None:
-    stage = Stage(seed=1)
-    context = stage.context(numbered_contact(0))
-    me, other, third = context.contact.id, PeerId(b"o" * 20), PeerId(b"t" * 20)
-    given: list[str] = []
-    order = TotalOrder(
-        me,
-        lambda to, announcement: None,
-        context.call_later,
-        given.append,
-        OrderConfig(patience=10.0),
-        is_whole=lambda: False,
-    )
-    order.begin_to_order()
-    order.stable(b"two", (me, other))
-    order.announced(other, Announcement(b"two", 1, 1, 5, True, (), is_new))
-    order.receive((other, b"1"), 1, 4, "added by the other one")
+    member = Alone(is_whole=lambda: False)
+    me, order, stage, given = member.me, member.order, member.stage, member.given
+    third = PeerId(b"t" * 20)
+    order.stable(b"two", (me, OTHER))
+    order.announced(OTHER, Announcement(b"two", 1, 1, 5, True, (), is_new))
+    order.receive((OTHER, b"1"), 1, 4, "added by the other one")
     stage.run_for(5.0)
     assert order.is_settled != is_new, "one that has been here for longer goes on with its order"
     stage.run_for(10.0)
     assert order.is_settled, "nobody waits for ever"
     assert given == ["added by the other one"]
-    order.stable(b"three", (me, other, third))
+    order.stable(b"three", (me, OTHER, third))
     order.announced(third, Announcement(b"three", 1, 2, 5, True, (), True))
-    order.announced(other, Announcement(b"three", 2, 2, 5, True, ()))
+    order.announced(OTHER, Announcement(b"three", 2, 2, 5, True, ()))
     assert order.is_settled
 
 
 def test_a_member_whose_disk_fails_does_not_give_up_what_waits_for_the_disk() -> None:
-    stage = Stage(seed=1)
-    context = stage.context(numbered_contact(0))
-    me, other = context.contact.id, PeerId(b"o" * 20)
-    given: list[str] = []
     fails = True
-    order = TotalOrder(
-        me,
-        lambda to, announcement: None,
-        context.call_later,
-        given.append,
-        OrderConfig(patience=10.0),
-        is_held_up=lambda: fails,
-    )
-    order.begin_to_order()
-    order.stable(b"view", (me, other))
-    order.announced(other, Announcement(b"view", 1, 1, 5, True, ((other, b"1", 2),)))
-    order.receive((other, b"1"), 1, 4, "first")
+    member = Alone(is_held_up=lambda: fails)
+    me, order, stage, given = member.me, member.order, member.stage, member.given
+    order.stable(b"view", (me, OTHER))
+    order.announced(OTHER, Announcement(b"view", 1, 1, 5, True, ((OTHER, b"1", 2),)))
+    order.receive((OTHER, b"1"), 1, 4, "first")
     stage.run_for(40.0)
     assert given == [], "the second one has come, and waits for the disk"
     fails = False
@@ -257,29 +234,18 @@ def test_a_member_whose_disk_fails_does_not_give_up_what_waits_for_the_disk() ->
 
 
 def test_a_member_tells_of_what_waits_for_its_disk_and_delivers_nothing_before_it() -> None:
-    stage = Stage(seed=1)
-    context = stage.context(numbered_contact(0))
-    me, other, gone = context.contact.id, PeerId(b"o" * 20), (PeerId(b"g" * 20), b"1")
+    gone = (PeerId(b"g" * 20), b"1")
     coming: dict[Source, int] = {}
-    given: list[str] = []
-    told: list[Announcement] = []
-    order = TotalOrder(
-        me,
-        lambda to, announcement: told.append(announcement),
-        context.call_later,
-        given.append,
-        OrderConfig(patience=10.0),
-        coming=lambda: coming,
-    )
-    order.begin_to_order()
-    order.stable(b"three", (me, other, gone[0]))
-    for member in (other, gone[0]):
-        order.announced(member, Announcement(b"three", 1, 1, 0, True, ()))
+    member = Alone(coming=lambda: coming)
+    me, order, stage, given = member.me, member.order, member.stage, member.given
+    order.stable(b"three", (me, OTHER, gone[0]))
+    for one in (OTHER, gone[0]):
+        order.announced(one, Announcement(b"three", 1, 1, 0, True, ()))
     coming[gone] = 1  # somebody who has delivered it crashes, and so does its publisher
-    order.stable(b"two", (me, other))
-    assert told[-1].counts == ((*gone, 1),)
-    order.announced(other, Announcement(b"two", 2, 2, 9, True, ()))
-    order.receive((other, b"1"), 1, 5, "second")
+    order.stable(b"two", (me, OTHER))
+    assert member.told[-1].counts == ((*gone, 1),)
+    order.announced(OTHER, Announcement(b"two", 2, 2, 9, True, ()))
+    order.receive((OTHER, b"1"), 1, 5, "second")
     stage.run_for(2.0)
     assert given == []
     order.receive(gone, 1, 4, "first")

@@ -91,8 +91,7 @@ def test_a_sequence_keeps_each_publishers_order(seed: int) -> None:
     async def main(company: Company) -> None:
         one, other = [await company.open(DAWeakSequence, "/a") for _ in range(2)]
         await asyncio.sleep(5)
-        for number in range(50):
-            await one.add(number)
+        await one.add_all(range(50))
         await asyncio.sleep(5)
         assert list(other) == list(range(50))
 
@@ -103,8 +102,7 @@ def test_a_full_queue_drops_its_oldest_and_counts_it(seed: int) -> None:
     async def main(company: Company) -> None:
         bag = await company.open(DAWeakBag, "/a", queue=3)
         async with bag.contains() as elements:
-            for number in range(5):
-                await bag.add(number)
+            await bag.add_all(range(5))
             await asyncio.sleep(1)
             assert elements.dropped == 2
             assert [(await anext(elements)).data for _ in range(3)] == [2, 3, 4]
