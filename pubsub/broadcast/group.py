@@ -64,6 +64,7 @@ from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.process import GroupHello, GroupProcess, GroupRefusal, Meeting, OnCrash
 from pubsub.config import all_bytes
 from pubsub.gate import Gate
+from pubsub.reliable.journal import opened
 from pubsub.reliable.receipts import MessageReceipt, News, Wait, budget, check_wait
 from pubsub.rights import Action, Holder
 from pubsub.topic import Topic
@@ -334,7 +335,8 @@ class Group(GroupChannel):
         if self._log_path is not None:
             group = " ".join(map(str, self.addresses))
             owner = f"member {self.rank} of the {self._name} group {group}"
-            self._log = SqliteGroupLog(self._log_path, owner, self._disk_failed)
+            path = self._log_path
+            self._log = await opened(lambda: SqliteGroupLog(path, owner, self._disk_failed))
             self.stack = stacks.recoverable(self._log)
         try:
             self._runtime = self._given or await Runtime.open(self._config, self._identity)

@@ -91,11 +91,17 @@ class SqliteGroupLog(StableLog):
         self.journal = Journal(path, _TABLES, owner, on_failure)
         ((last,),) = self.journal.read("SELECT max(delivered) FROM messages")
         self._deliveries = last or 0
+        self._restored = self._read()
 
     async def close(self) -> None:
         await self.journal.close()
 
     def restore(self) -> RestoredMember:
+        """What was read when the file was opened; it is given away."""
+        restored, self._restored = self._restored, RestoredMember()
+        return restored
+
+    def _read(self) -> RestoredMember:
         ask = self.journal.read
         marks = dict(ask("SELECT origin, mark FROM marks ORDER BY origin"))
         finished = ask("SELECT origin, number FROM messages WHERE delivered ORDER BY 1, 2")

@@ -65,9 +65,9 @@ class ArchiveHistory:
         self._has_failed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._sequences = {
-            topic: self._store.last_sequence(topic) for topic in self._store.topics()
-        }
+        self._sequences = await self._ask(
+            lambda store: {topic: store.last_sequence(topic) for topic in store.topics()}
+        )
         if not self._retention.is_unlimited:
             self._tasks.repeat("retention", RETENTION_SECONDS, self._forget_old)
         return self
@@ -75,7 +75,7 @@ class ArchiveHistory:
     async def __aexit__(self, *_: object) -> None:
         await self._tasks.close()
         await self._commit.close()
-        self._store.close()
+        await self._ask(lambda store: store.close())
 
     async def failed(self) -> None:
         """Wait until the store has failed, if that ever happens, and raise `ArchiveError`."""

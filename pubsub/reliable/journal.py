@@ -1,13 +1,13 @@
 """A journal: what one participant must not forget when it crashes, in an SQLite file.
 
-    journal = Journal("orders.db", TABLES, owner="topic /orders of node 9f3c")
-    for row in journal.read("SELECT ..."): ...          # once, at the start
+    journal = await opened(lambda: Journal("orders.db", TABLES, owner="topic /orders of node 9f3c"))
     journal.write([("INSERT ...", values)], then)       # `then()` is called when it is on the disk
     await journal.close()
 
-Writes never block the event loop: a thread commits them, and what is written while a commit is under way
-shares the next one (group commit). Each `then` is called on the event loop after the commit that covers its
-changes has been synced, in the order of the writes.
+The event loop never waits for the disk. A thread opens the file, and reads it if `opened` makes a log that
+does so. A thread commits what is written, and what is written while a commit is under way shares the next one
+(group commit). Each `then` is called on the event loop after the commit that covers its changes has been
+synced, in the order of the writes.
 
 One policy for errors: a commit that fails (the disk is full, or gone) is rolled back whole, logged,
 counted, told to the owner by `on_failure` and shown by `failure`; its changes stay, and
@@ -26,7 +26,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from overlay.errors import ClosedError, UsageError
 from pubsub.reliable.process_lock import ProcessLock
@@ -44,6 +44,25 @@ MOST_TOGETHER = 4096
 _OWNER = "CREATE TABLE IF NOT EXISTS journal_owner (one INTEGER PRIMARY KEY, owner TEXT);"
 
 _log = logging.getLogger(__name__)
+
+
+class _Log(Protocol):
+    async def close(self) -> None: ...
+
+
+L = TypeVar("L", bound=_Log)
+
+
+async def opened(make: Callable[[], L]) -> L:
+    """Make a log in a thread, which opens its journal, and reads it. A log that nobody waits for any more is
+    closed again."""
+    opening = asyncio.get_running_loop().run_in_executor(None, make)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with contextlib.suppress(UsageError):
+            await (await opening).close()
+        raise
 
 
 class Journal:
@@ -92,7 +111,7 @@ class Journal:
             raise UsageError(f"{self.path} is the log of the {found}, not of the {owner}")
 
     def read(self, query: str, *values: Any) -> list[Any]:
-        """All rows of a query. It blocks: for the start, before the first `write`."""
+        """All rows of a query. It blocks: for whoever opens the journal, in a thread."""
         return self._file.execute(query, values).fetchall()
 
     def write(self, changes: Sequence[Change], then: Then | None = None) -> None:
@@ -126,8 +145,10 @@ class Journal:
         self._retry.set()
         if self._writer is not None:
             await asyncio.wait([self._writer])
-        self._file.close()
-        self._lock.release()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._file.close)
+        finally:
+            self._lock.release()
         for waiter in list(self._waiters):
             if not waiter.done():
                 waiter.set_exception(ClosedError(f"the log {self.path} was closed"))

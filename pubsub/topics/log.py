@@ -105,6 +105,7 @@ class SqliteTopicLog(TopicLog):
         self.journal = Journal(path, _TABLES, owner, on_failure)
         self._changes: list[Change] = []
         """What the next `sync` writes, in one transaction."""
+        self._restored = self._read()
 
     @property
     def is_failing(self) -> bool:
@@ -117,6 +118,11 @@ class SqliteTopicLog(TopicLog):
         await self.journal.close()
 
     def restore(self) -> Restored:
+        """What was read when the file was opened; it is given away."""
+        restored, self._restored = self._restored, Restored()
+        return restored
+
+    def _read(self) -> Restored:
         ask = self.journal.read
         started = ask("SELECT boot, run FROM participant")
         if not started:

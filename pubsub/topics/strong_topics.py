@@ -24,6 +24,7 @@ from overlay.membership.gateways import Gateways
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
 from overlay.topic_name import check_topic_name
+from pubsub.reliable.journal import opened
 from pubsub.reliable.tasks import Tasks
 from pubsub.topics.config import TopicConfig
 from pubsub.topics.delivering import Order
@@ -107,8 +108,10 @@ class StrongTopics:
         me = self._runtime.contact.id
         opened_log = TopicLog()
         if log is not None:
-            opened_log = SqliteTopicLog(log, topic, me, self._disk_failed)
+            opened_log = await opened(lambda: SqliteTopicLog(log, topic, me, self._disk_failed))
+        strong = None
         try:
+            self._check(topic, filter, order)  # once more: the disk may have taken its time
             strong = self._topics[topic] = StrongTopic(
                 topic,
                 self._runtime,
@@ -124,9 +127,9 @@ class StrongTopics:
             )
             await self._subscribe(strong, known)
         except BaseException:
-            failed = self._topics.pop(topic, None)
-            if failed is not None:
-                failed.abandon()
+            if strong is not None:
+                self._topics.pop(topic, None)
+                strong.abandon()
             await opened_log.close()
             raise
         if self._directory is not None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,8 +18,13 @@ from unittest.mock import patch
 import pytest
 
 from overlay.errors import ClosedError, UsageError
+from overlay.loops import run as run_on_real_loop
+from overlay.runtime import Runtime, RuntimeConfig
+from overlay.transport.config import EndpointConfig
 from overlay.virtual import Network, nth_host
-from pubsub.reliable.journal import Change, Journal
+from pubsub.broadcast import Group
+from pubsub.reliable.journal import Change, Journal, opened
+from pubsub.topics import StrongTopics
 from tests.pubsub.reliable.mutants import assert_noticed
 
 TABLES = "CREATE TABLE IF NOT EXISTS things (number INTEGER PRIMARY KEY);"
@@ -70,6 +76,61 @@ def test_commits_run_in_another_thread(tmp_path: Path) -> None:
         await journal.close()
         assert threads
         assert threading.get_ident() not in threads
+
+    asyncio.run(main())
+
+
+def test_the_logs_of_topics_and_groups_are_opened_read_and_closed_in_other_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+
+    class File(sqlite3.Connection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            used.append(threading.current_thread().name)
+            return super().execute(*arguments)
+
+        def close(self) -> None:
+            used.append(threading.current_thread().name)
+            super().close()
+
+    async def main() -> None:
+        runtime = await Runtime.open(RuntimeConfig(EndpointConfig("127.0.0.1:0")))
+        strong = StrongTopics(runtime)
+        await strong.join("/t", lambda delivery: None, log=tmp_path / "topic.db")
+        await strong.close()
+        async with Group(
+            [str(runtime.contact.address)], 0, "iurb", log=tmp_path / "group.db", runtime=runtime
+        ):
+            pass
+        await runtime.close()
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **how: connect(*a, factory=File, **how))
+    run_on_real_loop(main())
+    assert used
+    assert threading.main_thread().name not in used
+
+
+def test_a_journal_that_nobody_waits_for_any_more_is_closed_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        may_go_on = threading.Event()
+        made: list[Journal] = []
+
+        def slowly() -> Journal:
+            may_go_on.wait(10)
+            made.append(open_journal(tmp_path))
+            return made[0]
+
+        opening = asyncio.create_task(opened(slowly))
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.sleep(0)
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        with pytest.raises(ClosedError):
+            made[0].write(put(1))
 
     asyncio.run(main())
 
