@@ -13,7 +13,7 @@ replies to, so nobody's traffic is made larger by pretending to be somebody.
 
 In a session two datagrams have no frames, but a byte that no frame begins with, and a token (8):
 
-    WHERE    a datagram of yours came from here: do you receive here?
+    WHERE    a datagram of yours, at least as large as this one, came from here: do you receive here?
     HERE     yes: the same token
 """
 
@@ -26,6 +26,7 @@ from hashlib import blake2s
 from overlay.identity import PUBLIC_KEY_BYTES
 from overlay.session.network_key import MAC_BYTES, NetworkKey
 from overlay.session.noise import KEY_BYTES, TAG_BYTES
+from overlay.session.session import OVERHEAD
 from overlay.transport.frame import ANSWER, COOKIE, LOST, OPENING, VERSION
 
 EARLY_BYTES = 32
@@ -37,6 +38,7 @@ NOISE_BYTES = KEY_BYTES + (KEY_BYTES + TAG_BYTES) + (PAYLOAD_BYTES + TAG_BYTES)
 COOKIE_BYTES = 16
 TOKEN_BYTES = 8
 WHERE, HERE = b"\x00", b"\xff"
+WHERE_BYTES = OVERHEAD + 1 + TOKEN_BYTES
 _NONCE_BYTES = 12
 
 _OPENING = struct.Struct(f">BBHI{NOISE_BYTES}s{MAC_BYTES}s{MAC_BYTES}s")

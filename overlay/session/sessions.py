@@ -288,9 +288,8 @@ class Sessions:
     def _renew(self, session: Session) -> None:
         session.is_due = False
         assert session.contact is not None
-        address = session.dialled or session.contact.address
-        if address not in self.openings.by_address:
-            self._open(address)
+        if session.contact.address not in self.openings.by_address:
+            self._open(session.contact.address)
 
     # Receiving.
 
@@ -319,7 +318,7 @@ class Sessions:
             self._take_about_address(session, frames, source)
             return None
         if source != session.source:
-            self._heard_from(session, source)
+            self._heard_from(session, source, size)
         assert session.contact is not None
         return (session.contact, frames, 0) if frames else None
 
@@ -338,8 +337,8 @@ class Sessions:
             raise Dropped("truncated")
         return take(datagram, source)
 
-    def _heard_from(self, session: Session, source: Source) -> None:
-        """Ask a peer that seems to send from another address whether it receives there."""
+    def _heard_from(self, session: Session, source: Source, size: int) -> None:
+        """Ask a peer whose datagram of this size came from another address whether it receives there."""
         there = sender_contact(session.peer, source)
         if there is None:
             raise Dropped("bad_source")
@@ -348,7 +347,9 @@ class Sessions:
         if there.address == session.contact.address:
             session.source = source
         elif (
-            self.table.by_peer.get(session.peer) is session and now >= session.asked_at + ASK_WHERE
+            size >= packets.WHERE_BYTES
+            and self.table.by_peer.get(session.peer) is session
+            and now >= session.asked_at + ASK_WHERE
         ):
             token = self._random.randbytes(packets.TOKEN_BYTES)
             session.asked, session.asked_at = (there.address, token), now

@@ -487,6 +487,41 @@ def test_a_member_that_makes_up_where_it_is_has_hardly_anything_sent_there() -> 
     assert bob.sessions.peers == [mallory.contact]
 
 
+def test_a_question_to_another_address_is_not_larger_than_what_came_from_there() -> None:
+    world = World()
+    mallory, bob = pair(world)
+    victim = Address("10.7.7.7", 7)
+    mallory.send(bob.contact, b"hello")
+    world.run(1)
+    wrap = mallory.sessions.towards(bob.contact)
+    assert wrap is not None
+    for size in range(12):
+        datagram = wrap([b"x" * size] if size else [])
+        world.seen.clear()
+        bob.take(datagram, victim)
+        assert sum(len(sent) for _, _, sent in world.seen) <= len(datagram)
+        world.run(1)
+    assert world.seen, "the last one was large enough for a question"
+
+
+def test_a_session_is_renewed_where_its_peer_is_now() -> None:
+    world = World()
+    config = SessionConfig(renew_after=20, end_after=40, give_up_after=5)
+    alice, bob = pair(world, config=config)
+    alice.send(bob.contact, b"hello")
+    world.run(1)
+    before = bob.address
+    bob.move(Address("10.9.9.9", 9))
+    bob.send(alice.contact, b"I am here")
+    world.run(1)
+    world.seen.clear()
+    for _ in range(60):
+        alice.send(bob.contact, b"more")
+        world.run(1)
+    assert len(bob.bodies) == 61, "nothing was lost for a session that had ended"
+    assert before not in [to for _, to, _ in world.seen]
+
+
 def test_who_repeats_a_datagram_from_elsewhere_first_does_not_take_the_peer_away() -> None:
     world = World()
     alice, bob = pair(world)
