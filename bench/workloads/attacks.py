@@ -510,7 +510,7 @@ ATTACKERS = {
     "clock": [2],
     "amplification": [1],
 }
-"""How many there are where the attack does not go by their part of the community."""
+"""How many there are where they are not as many as honest members."""
 
 
 def attack_of(case: Case) -> Attack:
@@ -544,7 +544,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         for number, case in enumerate(CASES):
             if case.attack.partition(",")[0] not in options.attacks:
                 continue
-            for attackers in ATTACKERS.get(case.attack, options.attackers):
+            for attackers in options.attackers or ATTACKERS.get(case.attack, [options.nodes]):
                 found = [
                     pool.submit(run_one, number, options.nodes, attackers, seed)
                     for seed in options.seeds
@@ -569,7 +569,7 @@ WORKLOAD = Workload(
     " deliveries lost, their delay, and time until all events reach all honest nodes again.",
     (
         Option("nodes", 16, "honest nodes of the community"),
-        Option("attackers", [16], "attackers, where one is not enough"),
+        Option("attackers", [], "of each attack; without it as many as its table shows", type=int),
         Option("attacks", list(ATTACKS), "which", choices=tuple(ATTACKS)),
         Option("seeds", [1, 2, 3], "of the networks", quick=[1]),
     ),
