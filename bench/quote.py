@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.workloads import workloads
-from bench.workloads.records import Provenance, Recorded, read_rows
+from bench.workloads.records import Provenance, Recorded, in_words, read_rows
 from bench.workloads.workload import LEFT_OUT, Row, Setting, Workload, markdown_table, shown
 from overlay.errors import CamcastError, UsageError
 
@@ -288,8 +288,17 @@ def _table(marker: Marker, figures: Figures) -> str:
     used = [one.origin for one in found if not table.columns or one.row.metric in metrics]
     text = f"\n\n{markdown_table(lines, table.is_key)}\n\n"
     if marker.has_origin:
-        text += "".join(f"{origin}\n\n" for origin in dict.fromkeys(used))
+        text += _told(used)
     return text
+
+
+def _told(origins: Iterable[Provenance]) -> str:
+    """What rows were made by and on, runs of one commit on one machine together."""
+    together: dict[tuple[str, str, str], list[Provenance]] = {}
+    for origin in dict.fromkeys(origins):
+        key = origin.version, origin.machine, origin.python
+        together.setdefault(key, []).append(origin)
+    return "".join(f"{in_words(runs)}\n\n" for runs in together.values())
 
 
 def _number(marker: Marker, figures: Figures) -> str:

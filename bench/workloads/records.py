@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,7 +46,20 @@ class Provenance:
         return f"{self.machine}, Python {self.python}, load {self.load:g} before the run"
 
     def __str__(self) -> str:
-        return f"`{self.command}` ({self.version}); {self.place}."
+        return in_words([self])
+
+
+def in_words(runs: Sequence[Provenance]) -> str:
+    """The commands of runs of one commit on one machine, and what they ran on."""
+    commands = ", ".join(f"`{run.command}`" for run in runs)
+    loads = dict.fromkeys(
+        f"{load:g}" for load in (min(r.load for r in runs), max(r.load for r in runs))
+    )
+    first = runs[0]
+    return (
+        f"{commands} ({first.version}); {first.machine}, Python {first.python}, "
+        f"load {' to '.join(loads)} before the run."
+    )
 
 
 def provenance(command: str) -> Provenance:
