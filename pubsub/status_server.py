@@ -60,7 +60,9 @@ class StatusServer:
                 request = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(request))
                 await writer.drain()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except TimeoutError:
+            writer.transport.abort()  # it may take nothing of the answer for ever
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the client has gone, or what it sent is not a request
         finally:
             writer.close()

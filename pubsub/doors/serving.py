@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from overlay.contact import Address
-from overlay.errors import NetworkError, UsageError, why
+from overlay.errors import UsageError, why
+from pubsub.doors.sockets import listening_on
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -21,7 +22,7 @@ CLOSING_SECONDS = 2.0
 
 
 SILENT_SECONDS = 60.0
-"""How long a connection may be open without a whole request."""
+"""How long a connection may be open without a whole request, or take nothing of what waits for it."""
 
 
 async def serve(
@@ -42,13 +43,9 @@ async def serve(
     )
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(runner, at.host, at.port, ssl_context=tls)
-    try:
-        await site.start()
-    except OSError as error:
-        raise in_use(at, what, error) from None
-    host, port = runner.addresses[0][:2]
-    return Address(host, port)
+    listening = listening_on(at, what, takes_within=SILENT_SECONDS)
+    await web.SockSite(runner, listening, ssl_context=tls).start()
+    return Address(*listening.getsockname()[:2])
 
 
 def is_own_page(request: web.Request, origins: Sequence[str]) -> bool:
@@ -107,10 +104,6 @@ class Tokens:
         token = given if scheme.lower() == "bearer" else request.query.get("token", "")
         shown = token.encode("utf-8", "surrogateescape")  # a header may have any bytes
         return any(hmac.compare_digest(shown, one) for one in self._tokens)
-
-
-def in_use(at: Address, what: str, error: OSError) -> NetworkError:
-    return NetworkError(f"{what} cannot be served on {at}: {why(error)}; choose another port")
 
 
 def certificate(file: str | Path, key: str | Path) -> ssl.SSLContext:

@@ -1,12 +1,13 @@
 """Many TCP connections in one epoll, with no transport for each: an idle one costs about 150 bytes.
 
     sockets = Sockets(asyncio.get_running_loop())
-    address = sockets.listen(Address("127.0.0.1", 1883), accept)
+    sockets.listen(listening_on(Address("127.0.0.1", 1883), "MQTT"), accept)
 
 `accept` is given each connection and returns its reader. What a connection writes within one turn of the loop
 leaves together and in order; what the kernel does not take waits here, and `is_full` says that too much does:
 its writer has to stop then, until its reader is told `writable`. A turn reads each connection once, so that
-none keeps the others waiting. Linux only: elsewhere, and for TLS, there are the loop's transports.
+none keeps the others waiting. Linux only: elsewhere, and for TLS, there are the loop's transports, on a
+socket of `listening_on` too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from overlay.contact import Address
+from overlay.errors import NetworkError, why
 
 _log = logging.getLogger(__name__)
 
@@ -306,17 +308,10 @@ class Sockets:
     def __len__(self) -> int:
         return len(self._held)
 
-    def listen(self, at: Address, accept: Callable[[HeldSocket], Reader]) -> Address:
-        """Let clients in from now on; where, with the port that was free. `OSError` when there is none."""
-        family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
-        listening = socket.create_server(at, family=family, backlog=_BACKLOG)
-        listening.setblocking(False)
-        # Linux gives these settings of a listening socket to all that it accepts.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        keep_alive(listening)
+    def listen(self, listening: socket.socket, accept: Callable[[HeldSocket], Reader]) -> None:
+        """Let clients in from now on."""
         self._listening[listening.fileno()] = (listening, accept)
         self._epoll.register(listening.fileno(), select.EPOLLIN)
-        return Address(*listening.getsockname()[:2])
 
     def stop_listening(self) -> None:
         listening, self._listening = self._listening, {}
@@ -402,10 +397,24 @@ class Sockets:
             self._epoll.modify(listening.fileno(), select.EPOLLIN)
 
 
-def keep_alive(connected: socket.socket) -> None:
-    """Have the kernel ask the other side every ten seconds, after a minute of silence; six times: a client
-    that vanished without a word is found out, whatever keep-alive it asked for."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
+def listening_on(at: Address, what: str, takes_within: float = 0.0) -> socket.socket:
+    """A socket that listens there; `NetworkError`, with `what` was to be served, when that is not possible.
+
+    The kernel asks clients every ten seconds, after a minute of silence, whether they are there; six times:
+    one that vanished without a word is found out. `takes_within`: seconds after which one that is there, and
+    takes nothing of what waits for it, is put out (Linux); a coroutine that writes to it waits as long."""
+    family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
+    try:
+        listening = socket.create_server(at, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise NetworkError(
+            f"{what} cannot be served on {at}: {why(error)}; choose another port"
+        ) from None
+    listening.setblocking(False)
+    # These settings of a listening socket are given to all that it accepts.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {"TCP_NODELAY": 1, "TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+    for name, value in (options | {"TCP_USER_TIMEOUT": int(1000 * takes_within)}).items():
         if hasattr(socket, name):  # not everywhere
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return listening

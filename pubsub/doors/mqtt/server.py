@@ -22,7 +22,7 @@ from pubsub.doors.mqtt.authentication import Authenticator
 from pubsub.doors.mqtt.bridge import open_hub
 from pubsub.doors.mqtt.hub import Hub
 from pubsub.doors.mqtt.network import Access, MqttConfig
-from pubsub.doors.serving import certificate, in_use, is_own_page, serve
+from pubsub.doors.serving import certificate, is_own_page, serve
 from pubsub.doors.sockets import (
     CAN_HOLD,
     FULL_BYTES,
@@ -30,7 +30,7 @@ from pubsub.doors.sockets import (
     LINGER_SECONDS,
     Sockets,
     Turn,
-    keep_alive,
+    listening_on,
 )
 from pubsub.node import Node
 from pubsub.topic import Topic
@@ -122,24 +122,23 @@ class MqttDoor:
             await sockets.close()
 
         stack.push_async_callback(close)
-        try:
-            return sockets.listen(at, hub.accept)
-        except OSError as error:
-            raise in_use(at, "MQTT", error) from None
+        listening = listening_on(at, "MQTT")
+        sockets.listen(listening, hub.accept)
+        return Address(*listening.getsockname()[:2])
 
     async def _serve_by_loop(self, stack: AsyncExitStack, hub: Hub, at: Address) -> Address:
         """As `_serve`, with a transport of the event loop for each client."""
         loop = asyncio.get_running_loop()
         turn = Turn(loop)
-        try:
-            server = await loop.create_server(
-                lambda: _Stream(hub, turn), at.host, at.port, ssl=self._tls, backlog=1024
-            )
-        except OSError as error:
-            raise in_use(at, "MQTT", error) from None
+        server = await loop.create_server(
+            lambda: _Stream(hub, turn),
+            sock=listening_on(at, "MQTT"),
+            ssl=self._tls,
+            backlog=1024,
+            ssl_handshake_timeout=self._config.connect_seconds if self._tls else None,
+        )
         stack.callback(server.close)
-        host, port = server.sockets[0].getsockname()[:2]
-        return Address(host, port)
+        return Address(*server.sockets[0].getsockname()[:2])
 
     async def _serve_websocket(self, stack: AsyncExitStack, hub: Hub, at: Address) -> Address:
         from aiohttp import web
@@ -189,7 +188,6 @@ class _Stream(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
         transport.set_write_buffer_limits(high=FULL_BYTES)
-        keep_alive(transport.get_extra_info("socket"))
         self._connection = self._hub.accept(self)
 
     def data_received(self, data: bytes) -> None:

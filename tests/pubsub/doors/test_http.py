@@ -20,6 +20,7 @@ from pubsub.doors.feeds import Budget, Reader, Shown
 from pubsub.doors.http import HttpConfig, HttpDoor
 from pubsub.doors.mqtt import message_in
 from pubsub.doors.mqtt.message import MqttMessage
+from tests.pubsub.doors.deaf import LARGE, UPGRADE, Deaf
 
 Body = Callable[[aiohttp.ClientSession, Node, HttpDoor], Awaitable[None]]
 
@@ -234,6 +235,24 @@ def test_connections_that_ask_for_nothing_are_ended(
             await asyncio.sleep(0.2)  # longer than a connection may be silent
             await node.publish("/a", 1)
             assert (await anext(events))["data"]["data"] == 1
+
+    with_door(body)
+
+
+@pytest.mark.parametrize("headers", ["", UPGRADE], ids=["stream", "websocket"])
+def test_readers_that_take_nothing_are_put_out(
+    headers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "SILENT_SECONDS", 0.2)
+
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        reader = Deaf(door.address)
+        await reader.ask(headers)
+        for _ in range(40):
+            await node.publish("/a", LARGE)
+        await reader.is_put_out()
+        while door._streams:  # noqa: ASYNC110 (it tells nobody)
+            await asyncio.sleep(0)
 
     with_door(body)
 

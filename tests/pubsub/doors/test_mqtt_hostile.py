@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 
 import aiohttp
 import aiomqtt
@@ -11,7 +12,11 @@ import pytest
 
 from overlay import loops
 from pubsub import Node
+from pubsub.doors import serving
 from pubsub.doors.mqtt import MqttConfig, MqttDoor
+from pubsub.doors.mqtt.packets import V311, Asked, Connect, Subscribe, write_packet
+from tests.pubsub.doors.certificates import make_certificate
+from tests.pubsub.doors.deaf import LARGE, UPGRADE, Deaf
 from tests.pubsub.doors.mqtt_storm import changed, corpus, storm
 
 
@@ -45,6 +50,41 @@ def test_pages_of_other_origins_do_not_connect_over_websocket() -> None:
                     await session.ws_connect("/", protocols=["mqtt"], headers={"Origin": origin})
 
     loops.run(asyncio.wait_for(main(), 60))
+
+
+def test_websockets_that_take_nothing_are_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "SILENT_SECONDS", 0.2)
+
+    def framed(packet: Connect | Subscribe) -> bytes:
+        data = write_packet(packet, V311)
+        return bytes((0x82, 0x80 | len(data), 0, 0, 0, 0)) + data
+
+    async def main() -> None:
+        async with Node() as node, MqttDoor(node, websocket="127.0.0.1:0") as door:
+            assert door.websocket_address is not None
+            client = Deaf(door.websocket_address)
+            connect, subscribe = Connect("c", version=V311), Subscribe(1, (Asked("a"),))
+            await client.ask(UPGRADE)
+            await client.talk(framed(connect) + framed(subscribe), b"\x90\x03\0\1\0")  # SUBACK
+            for _ in range(40):
+                await node.publish("/a", LARGE)
+            await client.is_put_out()
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+def test_who_begins_no_session_of_tls_is_let_go_as_soon_as_who_sends_no_connect(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        tls, config = make_certificate(tmp_path), MqttConfig(connect_seconds=0.2)
+        async with Node() as node, MqttDoor(node, "127.0.0.1:0", tls=tls, config=config) as door:
+            assert door.address is not None
+            reader, writer = await asyncio.open_connection(*door.address)
+            assert await reader.read() == b""
+            writer.close()
+
+    loops.run(asyncio.wait_for(main(), 20))
 
 
 def test_honest_clients_are_served_while_hostile_ones_dawdle_and_shout() -> None:

@@ -16,7 +16,7 @@ import pytest
 from overlay import loops
 from overlay.contact import Address
 from pubsub.doors import sockets as module
-from pubsub.doors.sockets import FULL_BYTES, HeldSocket, Sockets
+from pubsub.doors.sockets import FULL_BYTES, HeldSocket, Sockets, listening_on
 
 LARGE = 8 * FULL_BYTES
 """More bytes than the kernel takes for one connection over loopback."""
@@ -66,7 +66,9 @@ class Scene:
         self.readers: list[Echo] = []
         self.fed: list[Echo] = []
         self.on_feed: Callable[[Echo, bytes], None] | None = None
-        self.address = self.sockets.listen(Address("127.0.0.1", 0), lambda held: Echo(self, held))
+        listening = listening_on(Address("127.0.0.1", 0), "echo")
+        self.address = listening.getsockname()
+        self.sockets.listen(listening, lambda held: Echo(self, held))
         for listening, _ in self.sockets._listening.values():
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
         self.peers: list[socket.socket] = []
