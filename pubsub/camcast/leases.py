@@ -27,6 +27,7 @@ from overlay.context import Context, Timer
 from overlay.metrics import Metrics
 from pubsub.camcast.messages import Check, CheckAnswer
 from pubsub.camcast.observer import EventDrops
+from pubsub.camcast.parameters import Parameters
 from pubsub.event import Gossip
 
 TRIES = 8
@@ -44,7 +45,6 @@ it misses: most likely it has them from elsewhere by then."""
 MANY_LEASES = 4096
 """When this many leases are held, those that have run out are forgotten."""
 
-LONGEST_LEASE = 3600.0
 CLOCK_MARGIN = 1.1
 
 WITHHELD = "Copies not sent to members that were behind, or had not answered: they were only told."
@@ -113,7 +113,7 @@ class Leases:
         carrier: Carrier,
         promise: Callable[[str], float],
         gone: Callable[[Contact, str], None],
-        patience: Callable[[str], float],
+        parameters: Callable[[str], Parameters],
         metrics: Metrics,
         drops: EventDrops,
         may_receive: Callable[[PeerId, str], bool] = lambda peer, topic: True,
@@ -121,7 +121,8 @@ class Leases:
     ) -> None:
         """`promise` gives the seconds for which this process will stay in a topic, 0 outside it;
         `gone` is told of a process that does not answer, or answers that it is not in the topic;
-        `patience` gives the seconds in which a process has to answer whether it is in a topic;
+        `parameters` are those of a topic: a process has `check_timeout` seconds to answer whether it is in
+        it, and is believed for `lease` seconds at most, whatever it says: its right to the topic may end;
         `may_receive`: whether a process has the right to be sent a topic's events; `mute` is told of a member
         that has not."""
         self._may_receive = may_receive
@@ -130,7 +131,7 @@ class Leases:
         self._carrier = carrier
         self._promise = promise
         self._gone = gone
-        self._patience = patience
+        self._parameters = parameters
         self._renew_before: dict[tuple[PeerId, str], float] = {}
         self._until: dict[tuple[PeerId, str], float] = {}
         self._questions: dict[tuple[PeerId, str], _Question] = {}
@@ -289,7 +290,7 @@ class Leases:
                 self._control.random.getrandbits(63),
                 self._control.now(),
                 TRIES,
-                self._control.call_later(self._patience(topic) / TRIES, lambda: self._again(key)),
+                self._timer(key),
             )
             self._control.send(contact, Check(topic, question.nonce))
         return question
@@ -301,15 +302,17 @@ class Leases:
         if question.tries_left <= 0 and not self.holds(*key):
             self._settle(key, 0.0, "no_answer")
             return
-        question.timer = self._control.call_later(
-            self._patience(key[1]) / TRIES, lambda: self._again(key)
-        )
+        question.timer = self._timer(key)
         self._control.send(question.contact, Check(key[1], question.nonce))
+
+    def _timer(self, key: tuple[PeerId, str]) -> Timer:
+        wait = self._parameters(key[1]).check_timeout / TRIES
+        return self._control.call_later(wait, lambda: self._again(key))
 
     def _settle(self, key: tuple[PeerId, str], lease: float, otherwise: str) -> None:
         question = self._questions.pop(key)
         question.timer.cancel()
-        lease = min(lease, LONGEST_LEASE)
+        lease = min(lease, self._parameters(key[1]).lease)
         alive = lease > 0
         if alive:
             self._keep(key, question.asked, lease)

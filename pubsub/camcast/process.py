@@ -82,7 +82,7 @@ class Process:
             services.carrier,
             self._promise,
             self._gone,
-            lambda topic: self._parameters_in(topic).check_timeout,
+            self._parameters_in,
             services.metrics,
             self._drops,
             services.may_receive,

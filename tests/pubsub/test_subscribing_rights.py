@@ -180,11 +180,16 @@ def test_events_go_up_to_those_who_may_have_them_alone() -> None:
     play(main)
 
 
-def test_a_right_to_subscribe_ends_with_its_time() -> None:
+@pytest.mark.parametrize("is_honest", [True, False])
+def test_a_right_to_subscribe_ends_with_its_time(is_honest: bool) -> None:
+    """Also where the reader promised, while it had the right, to be a member for an hour."""
+
     async def main(party: Party) -> None:
         soon = int(time.time()) + 60
         short = right_of(READER, Action.SUBSCRIBE, "/soccer", soon)
         reader = await party.node(READER, short.packed)
+        if not is_honest:
+            reader._process.leases._promise = lambda topic: 3600.0
         events = await party.reader(reader)
         writer = await party.node(WRITER, TO_WRITE.packed)
         await writer.publish("/soccer", "before", wait="acked")

@@ -182,7 +182,7 @@ def test_few_blocks_wait_for_an_answer_that_the_member_is_told_of_too(
         carrier,
         promise=lambda topic: 10.0,
         gone=lambda contact, topic: None,
-        patience=lambda topic: 3.0,
+        parameters=lambda topic: Parameters(),
         metrics=metrics,
         drops=EventDrops(metrics),
     )
