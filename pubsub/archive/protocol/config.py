@@ -60,7 +60,7 @@ class DurableConfig:
     """The most bytes of them, unless one event alone has more."""
 
     spare: int = 1_024
-    """Events that a publisher keeps on though they are safe, until all of several replicas have them."""
+    """Events that a publisher keeps on though they are safe, for an archive that may lack them."""
 
     spare_bytes: int = 16 * 1024 * 1024
     """The most bytes that a publisher keeps before it keeps only what is not safe."""

@@ -6,8 +6,8 @@ says what is safe on how many replicas, its NAK what is missing, and that is sen
 stays silent is reported, and everything that may not be safe goes to the next one. The companion carries the
 event itself, since it goes to one place only and gossip may miss the archive.
 
-An event that is safe no longer counts, but is kept on while there is room, until several replicas have it:
-should the archive fail, the publisher itself fills what its replacement lacks. Where it cannot any more
+An event that is safe no longer counts, but is kept on while there is room: should the archive fail, the
+publisher itself fills what its replacement lacks. Where it cannot any more
 (the replacement asks for an event that is no longer kept), the rest continues as a new stream, so that no
 archive ever waits for an event that only a failed one has; the failed one brings it when it comes back.
 
@@ -273,17 +273,16 @@ class DurablePublisher:
                 self._moved.pop(kept.number, None)
 
     def _release_spare(self) -> None:
-        """Forget events that are safe: those that all of several replicas have, and the oldest of others
-        where there are too many.
+        """Forget the oldest events that are safe, where there are too many: an archive that takes another
+        one's place may lack them, even if all the replicas that the other one knew had them.
 
         Of the events behind one that lacks copies as many are kept as may be owed: so it keeps its place
         among them, unless very many were published after it."""
         config, window = self._config, self._window
-        everywhere = self._safe[-1] if len(self._safe) > 1 else 0
         firsts = (next(iter(short)) for short in self._short.values() if short)
         first_short = min(firsts, default=self._safe_to + 1)
-        before_short = max(everywhere, first_short - 1 - config.spare)
-        behind_short = max(everywhere, self._safe_to - config.buffer)
+        before_short = first_short - 1 - config.spare
+        behind_short = self._safe_to - config.buffer
         kept_bytes = window.bytes
         for number in range(window.released + 1, min(self._safe_to, window.confirmed) + 1):
             if number < first_short:

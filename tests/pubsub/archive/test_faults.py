@@ -45,6 +45,18 @@ def test_everybody_comes_back_though_the_directory_loses_questions_whatever_the_
         assert_kept(run_schedule(seed, archives=2, deaf=0.3))
 
 
+def test_order_is_kept_at_an_archive_that_the_one_before_did_not_know() -> None:
+    """All replicas that the first one knew had the events, so that their publisher let them go."""
+    assert_kept(run_schedule(29, archives=5, copies=3, newcomers=3, quarrels=4))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("first", [0, 30])
+def test_order_is_kept_among_five_archives_that_quarrel_whatever_the_seed(first: int) -> None:
+    for seed in range(first, first + 30):
+        assert_kept(run_schedule(seed, archives=5, copies=3, newcomers=3, quarrels=4))
+
+
 def test_a_torn_write_does_not_hold_up_what_comes_after_it() -> None:
     assert_kept(run_schedule(57))
 

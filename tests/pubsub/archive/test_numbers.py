@@ -156,6 +156,23 @@ def test_a_publisher_fills_what_the_next_archive_lacks_though_it_was_safe() -> N
     assert companion.blocks == (b"x",)
 
 
+def test_what_every_known_replica_has_is_kept_for_one_that_nobody_knew() -> None:
+    desk = Desk()
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
+    for number in range(4):
+        desk.core.add(b"%d" % number)
+    desk.take()
+    desk.core.receive(ARCHIVE, Negotiation("/t", desk.core.stream, (4, 4, 4), 3))
+    desk.core.add(b"4")
+    stream = desk.core.stream
+    desk.core.use(OTHER, b"other", 0, 1_000_000_000)
+    desk.take()
+    desk.answer(0, missing=((1, 4),), sender=OTHER)
+    assert desk.core.stream == stream
+    (companion,) = desk.take()
+    assert companion.first == 1
+
+
 def test_what_is_no_longer_kept_does_not_hold_up_the_rest() -> None:
     desk = Desk(spare=1)
     desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
