@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from overlay.contact import ID_BYTES, PeerId
 from overlay.entropy import entropy
-from overlay.errors import UsageError
+from overlay.errors import UsageError, why
 
 SIGNATURE_BYTES = 64
 PUBLIC_KEY_BYTES = 32
@@ -87,7 +87,7 @@ class Identity:
         try:
             replace_file(Path(path), pem)
         except OSError as error:
-            raise IdentityError(f"{path} cannot be written: {error.strerror or error}") from None
+            raise IdentityError(f"{path} cannot be written: {why(error)}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Identity:
@@ -102,7 +102,7 @@ class Identity:
                     )
                 pem = file.read(_LARGEST_FILE)
         except OSError as error:
-            raise IdentityError(f"{path} cannot be read: {error.strerror or error}") from None
+            raise IdentityError(f"{path} cannot be read: {why(error)}") from None
         try:
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, why
 from overlay.identity import Identity
 from overlay.session import parse_key
 from pubsub.archive.protocol.config import DurableConfig
@@ -51,7 +51,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     try:
         settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"{path} cannot be read: {why(error)}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     names = [name.replace("-", "_") for name in settings]
@@ -135,7 +135,7 @@ def read_keys(path: str | Path) -> tuple[bytes, ...]:
     try:
         lines = Path(path).read_text(encoding="ascii").split()
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"{path} cannot be read: {why(error)}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} holds no network keys") from None
     if not lines:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, why
 from overlay.identity import replace_file
 from overlay.metrics import Metrics
 from pubsub.reliable.tasks import Tasks
@@ -42,7 +42,7 @@ class RevocationFile:
             await self._write()
         except OSError as error:
             raise UsageError(
-                f"revocations: {self._path} cannot be read and written: {error.strerror or error}"
+                f"revocations: {self._path} cannot be read and written: {why(error)}"
             ) from None
         self._tasks.repeat("write", PAUSE_SECONDS, self._write)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from overlay.contact import PeerId
-from overlay.errors import UsageError
+from overlay.errors import UsageError, why
 
 COLUMNS = ("time", "node", "kind", "topic", "event", "peer", "hops", "detail")
 KINDS = (
@@ -77,7 +77,7 @@ class Trace:
         try:
             self._sink: _Sink = _Parts(self.path, clock) if self.in_parts else _sink(self.path)
         except OSError as error:
-            raise TraceError(f"no trace can be written to {self.path}: {error.strerror}") from None
+            raise TraceError(f"no trace can be written to {self.path}: {why(error)}") from None
 
     def of_node(self, node: PeerId) -> None:
         """Whose trace this is; said before the first row."""
@@ -200,7 +200,7 @@ class _ParquetSink:
             import pyarrow.parquet
         except ImportError:
             raise TraceError(
-                "a trace in Parquet needs pyarrow: install camcast[bench], or name a .jsonl file"
+                "a trace in Parquet needs pyarrow: pip install 'camcast[bench]', or name a .jsonl file"
             ) from None
         text = pyarrow.string()
         types = {"time": pyarrow.float64(), "hops": pyarrow.int32()}

@@ -275,7 +275,7 @@ def _compiled(path: str, namespaces: dict[str, str]) -> Any:
     try:
         from lxml import etree
     except ImportError:
-        raise ProfileError("XPath constraints need lxml: install camcast[xpath]") from None
+        raise ProfileError("XPath constraints need lxml: pip install 'camcast[xpath]'") from None
     try:
         return etree.XPath(path, namespaces=namespaces, regexp=False, smart_strings=False)
     except (etree.XPathError, TypeError, ValueError) as error:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from overlay import loops
-from overlay.errors import UsageError
+from overlay.errors import UsageError, why
 from pubsub.event import Event
 from pubsub.text import json_line, plain_line
 
@@ -115,7 +115,7 @@ async def _read() -> bytes:
     threading.Thread(target=read, daemon=True).start()
     found = await outcome
     if isinstance(found, OSError):
-        raise UsageError(f"the standard input cannot be read: {found.strerror}")
+        raise UsageError(f"the standard input cannot be read: {why(found)}")
     return found
 
 

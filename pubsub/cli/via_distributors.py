@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from overlay.errors import UsageError
 from pubsub.cli.options import add_option, node_config
 from pubsub.cli.terminal import input_lines
 from pubsub.text import json_line, plain_line
@@ -82,6 +83,10 @@ def _client_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     where: dict[str, Any] = {"bootstrap": list(node.bootstrap)}
     if arguments.distributors:
         where = {"distributors": arguments.distributors}
+    elif not node.bootstrap:
+        raise UsageError(
+            "--via distributors needs --bootstrap HOST:PORT (any node) or --distributors HOST:PORT"
+        )
     if "join_timeout" in arguments.settings:
         where["connect_timeout"] = node.join_timeout
     return {

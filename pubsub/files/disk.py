@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgpack
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, why
 from pubsub.files.manifest import (
     PIECE_BYTES,
     FileError,
@@ -116,7 +116,7 @@ def readable(path: Path) -> Iterator[FileIO]:
         with open(path, "rb", buffering=0) as file:
             yield file
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be read: {why(error)}") from None
 
 
 def describe_file(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from overlay.errors import CamcastError, UsageError
+from overlay.errors import CamcastError, UsageError, why
 
 PIECE_BYTES = 256 * 1024
 """The size of every piece but the last."""
@@ -108,7 +108,7 @@ def disk_errors(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileError(f"{path} cannot be {what}: {error.strerror or error}") from None
+        raise FileError(f"{path} cannot be {what}: {why(error)}") from None
 
 
 class HashList:

@@ -85,5 +85,5 @@ def test_lines_come_without_their_ends(
 
 def test_a_command_without_standard_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "__stdin__", None)
-    with pytest.raises(UsageError, match="cannot be read: Bad file descriptor"):
+    with pytest.raises(UsageError, match="cannot be read: bad file descriptor"):
         asyncio.run(anext(input_lines()))  # type: ignore[arg-type]

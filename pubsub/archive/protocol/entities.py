@@ -84,7 +84,7 @@ class Entities:
             except WireError:
                 raise UsageError(
                     f"{topic}: what the durable subscriber {name!r} asks for cannot be read, and its "
-                    "events would be lost; if it is a profile of XPath, install camcast[xpath]"
+                    "events would be lost; if it is a profile of XPath, pip install 'camcast[xpath]'"
                 ) from None
             kept.kept_to = self._inventory.highest
             self.all[name] = kept

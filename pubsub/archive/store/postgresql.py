@@ -30,7 +30,7 @@ class PostgresqlStore(Store):
             import psycopg
         except ImportError:
             raise UsageError(
-                "a store in PostgreSQL needs psycopg: install camcast[postgresql]"
+                "a store in PostgreSQL needs psycopg: pip install 'camcast[postgresql]'"
             ) from None
         name = _without_password(address)
         try:

@@ -30,6 +30,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from overlay.errors import why
 from pubsub.archive.errors import StoreError
 from pubsub.archive.store.changes import Change, StoredEvent
 from pubsub.archive.store.registry import Entity
@@ -429,7 +430,7 @@ class Store:
         try:
             yield
         except self._errors as error:
-            self._failure = f"the store {self._name} {what}: {error}"
+            self._failure = f"the store {self._name} {what}: {why(error)}"
             raise StoreError(self._failure) from None
 
 
