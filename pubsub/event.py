@@ -574,7 +574,7 @@ def event_id(source: bytes, number: int) -> bytes:
     return source[PEER_ID_BYTES:] + number.to_bytes(NUMBER_BYTES, "big")
 
 
-def event_ids(source: bytes, numbers: Sequence[range]) -> list[bytes]:
+def event_ids(source: bytes, numbers: Sequence[range]) -> Iterator[bytes]:
     """The ids of the events of a source with these numbers."""
     run = source[PEER_ID_BYTES:]
-    return [run + n.to_bytes(NUMBER_BYTES, "big") for stretch in numbers for n in stretch]
+    return (run + n.to_bytes(NUMBER_BYTES, "big") for stretch in numbers for n in stretch)

@@ -4,7 +4,7 @@ some events came."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, starmap
+from itertools import chain, islice, starmap
 from typing import NamedTuple, Protocol
 
 from overlay.contact import Contact, PeerId
@@ -13,6 +13,9 @@ from pubsub.event import event_ids
 
 ONE = (range(1),)
 """One event, of which the number is not known."""
+
+MOST_ROWS = 65_536
+"""Rows of one drop: a gap in a peer's numbers may be of any size."""
 
 STEPS = tuple(16**power for power in range(1, 6))
 """Of the numbers of blocks whose routes are kept, besides the last ones."""
@@ -57,7 +60,7 @@ class EventDrops:
         self._family.add(reason, sum(map(len, numbers)))
         if self._observer is not None:
             known = [None] if source is None else event_ids(source, numbers)
-            for event in known:
+            for event in islice(known, MOST_ROWS):
                 self._observer.record("drop", topic, event=event, peer=peer, detail=reason)
 
 

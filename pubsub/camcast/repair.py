@@ -46,6 +46,12 @@ who serve it have time for others."""
 MOST_QUESTIONS = 4096
 """Ranges in which they are fetched."""
 
+MOST_SKIPPED = 2**20
+"""Events before one that came, of which it is believed that its sender has them; those before are lost."""
+
+MOST_LOST = 2**32
+"""As many of them are counted: who says more has not published them."""
+
 COMING_DELAYS = 3.0
 """While earlier events of a source have come within this many times `fetch_delay`, later ones are on their
 way: a slow link announces many events before it has brought them."""
@@ -213,6 +219,11 @@ class MissingEvents:
         """Wait for these events, of which `sender` has sent later ones.
 
         That takes longer: most likely they are lost on the way and being sent again."""
+        believed = numbers.stop - MOST_SKIPPED
+        if numbers.start < believed:
+            lost = range(max(numbers.start, believed - MOST_LOST), believed)
+            self._neighbourhood.lose(source, (lost,), "too_many_missing")
+            numbers = range(believed, numbers.stop)
         self._wait_for(source, numbers, sender, ANSWER_DELAYS * self._delay)
 
     def _wait_for(self, source: bytes, numbers: range, holder: Contact, seconds: float) -> None:

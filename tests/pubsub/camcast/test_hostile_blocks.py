@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay.metrics import Metrics
 from overlay.virtual.stage import numbered_contact
+from overlay.wire import WireError, decode, encode
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
 from pubsub.camcast.lazy import MOST_LINKS, MOST_PRUNES, RUNS, LazyGossip
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks
-from pubsub.camcast.observer import EventDrops
+from pubsub.camcast.observer import MOST_ROWS, EventDrops
 from pubsub.camcast.parameters import Parameters
-from pubsub.camcast.repair import MOST_ANNOUNCEMENTS, MOST_ASKED, MOST_QUESTIONS
-from pubsub.data import pack_data
-from pubsub.event import Batch, Copy, Head, make_block
+from pubsub.camcast.repair import MOST_ANNOUNCEMENTS, MOST_ASKED, MOST_QUESTIONS, MOST_SKIPPED
+from pubsub.data import pack_data, unpack_or_malformed
+from pubsub.event import LAST_NUMBER, MOST_EVENTS, Batch, Copy, Head, make_block
 from pubsub.joined_topics import JoinedTopic
 from pubsub.topic import Topic
 from tests.pubsub.camcast.troupe import Actor, Troupe
@@ -90,11 +95,121 @@ def test_blocks_with_any_bounds_give_each_event_once_with_its_own_data(
     assert all(number == data for _, number, data in taken)
 
 
+FAR = st.sampled_from([2**31, 2**32, LAST_NUMBER - 9, LAST_NUMBER, 2**63, 2**64 - 9, 2**64 - 1])
+COUNTS = st.one_of(st.integers(0, 12), st.sampled_from([MOST_EVENTS + 1, 2**31, 2**32 - 1]))
+NUMBER = st.integers(0, 70).map(pack_data)
+
+
+@st.composite
+def raw_blocks(draw: st.DrawFn) -> bytes:
+    """The bytes of a block that lies in one way: by its number, its counts, or what stands in some places."""
+    lie = draw(st.sampled_from(["number", "count", "bytes"]))
+    payload = st.one_of(NUMBER, st.binary(max_size=6)) if lie == "bytes" else NUMBER
+    payloads = draw(st.lists(payload, min_size=lie == "number", max_size=12))
+    first = draw(FAR if lie == "number" else st.integers(0, 70))
+    told = counted = len(payloads)
+    if lie == "count":
+        told, counted = draw(st.one_of(st.tuples(COUNTS, st.just(told)), st.tuples(COUNTS, COUNTS)))
+    origin = draw(st.sampled_from(SOURCES)) + struct.pack(">QI", first, told)
+    head = b"".join(msgpack.packb(one) for one in (TOPIC, [], None, draw(st.booleans()), b""))
+    block = b"\x93\x41\xc4" + bytes([len(origin)]) + origin
+    block += struct.pack(">BH", 0xC5, len(head)) + head
+    block += struct.pack(">BI", 0xDD, counted) + b"".join(payloads)
+    for _ in range(draw(st.integers(0, 2)) if lie == "bytes" else 0):
+        at = draw(st.integers(0, len(block)))
+        block = block[:at] + draw(st.binary(max_size=4)) + block[at + draw(st.integers(0, 4)) :]
+    return block
+
+
+def events_in(block: bytes) -> Iterator[tuple[bytes, int, Any]]:
+    """The events that another reader finds in a block: nothing unless all of its numbers agree."""
+    reader = msgpack.Unpacker(strict_map_key=False)
+    reader.feed(block)
+    try:
+        code, origin, _ = reader.unpack()
+        source, first, count = struct.unpack(">28sQI", origin)
+        ends = [reader.tell()] if reader.read_array_header() == count < 2**16 else []
+        for _ in range(count):
+            reader.skip()
+            ends.append(reader.tell())
+    except Exception:
+        return
+    if ends and ends[-1] == len(block) and code == 0x41 and first + count - 1 < 2**63:
+        for place, (start, end) in enumerate(pairwise(ends)):
+            yield source, first + place, unpack_or_malformed(block[start:end])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(raw_blocks(), max_size=8),
+    COPIES.filter(lambda copies: len(copies) < 6),
+    st.sampled_from([EagerGossip, LazyGossip]),
+)
+def test_blocks_that_lie_bring_and_hide_nothing_that_is_not_in_them(
+    lies: list[bytes], copies: list[Any], dissemination: DisseminationFactory
+) -> None:
+    """Any bytes, through the decoder and the community: what is delivered stands in them, and what others
+    send afterwards is delivered, each event once."""
+    taken: list[tuple[bytes, int, Any]] = []
+    taker = SimpleNamespace(
+        offer=lambda batch: taken.extend((batch.source, e.sequence, e.data) for e in batch.events())
+    )
+
+    async def main() -> None:
+        actor = alone(8, dissemination)
+        joined = JoinedTopic(Topic.of(TOPIC), EventDrops(Metrics()), False)
+        joined.subscriptions.append(taker)  # type: ignore[arg-type]
+        actor.process.communities[TOPIC].deliver = joined.deliver
+        for number, block in enumerate(lies):
+            before = len(taken)
+            try:
+                message = decode(memoryview(encode(Copy(TOPIC, False, 1, block, b""))))
+            except WireError:
+                continue
+            actor.process.receive(SENDERS[number % 3], message)
+            assert all(one in [*events_in(block)] for one in taken[before:])
+        told = {(source, number) for source, number, _ in taken}
+        for source, first, count, eager, sender in copies:
+            actor.process.receive(sender, copy(source, first, count, eager))
+            told |= {(source, number) for number in range(first, first + count)}
+        actor.troupe.stage.run_for(3)
+        assert len(taken) == len(told), "each once"
+        assert {(source, number) for source, number, _ in taken} == told
+        strategy: Any = actor.process.communities[TOPIC]._dissemination
+        if dissemination is LazyGossip:
+            assert strategy._missing._asked_events <= MOST_ASKED
+
+    asyncio.run(main())
+
+
+def test_a_block_with_a_number_far_ahead_is_not_followed_by_questions_for_ever() -> None:
+    actor = alone(9, LazyGossip)
+    community = actor.process.communities[TOPIC]
+    fetches: list[FetchBlocks] = []
+    actor.troupe.stage.attach(SENDERS[0], lambda sender, message: fetches.append(message))
+    for first in (1, LAST_NUMBER - 1):
+        actor.process.receive(SENDERS[0], copy(SOURCES[0], first, 1))
+    actor.troupe.stage.run_for(1200)
+    asked = len(fetches)
+    assert asked, "what is behind a gap is asked for"
+    actor.troupe.stage.run_for(60)
+    assert len(fetches) == asked
+    assert len(community.heard) <= 2
+    assert MOST_SKIPPED < actor.drops("too_many_missing") + actor.drops("not_fetched") < 2**33
+
+
+def test_a_gap_of_any_size_has_a_bounded_number_of_rows_in_the_trace() -> None:
+    rows: list[str] = []
+    observer: Any = SimpleNamespace(record=lambda kind, topic, **_: rows.append(kind))
+    EventDrops(Metrics(), observer).add("lost", TOPIC, SOURCES[0], (range(1, LAST_NUMBER),))
+    assert len(rows) == MOST_ROWS
+
+
 @pytest.mark.parametrize("runs", [20_000, pytest.param(1_000_000, marks=pytest.mark.sweep)])
 def test_any_number_of_runs_costs_bounded_memory(runs: int) -> None:
     actor = alone(2, LazyGossip, duplicate_capacity=2000, keep_bytes=100_000)
     community = actor.process.communities[TOPIC]
-    community.deliver = lambda arrival: None
+    community.deliver = lambda *_: None
     for number in range(runs):
         source = bytes(20) + number.to_bytes(8, "big")
         actor.process.receive(SENDERS[number % 3], copy(source, 1 + number % 7, 1))
@@ -140,7 +255,7 @@ def test_a_member_that_announces_what_there_is_not_keeps_nobody_from_fetching(nu
 def test_gaps_of_one_run_cost_bounded_memory() -> None:
     actor = alone(4, LazyGossip)
     community = actor.process.communities[TOPIC]
-    community.deliver = lambda arrival: None
+    community.deliver = lambda *_: None
     strategy: Any = community._dissemination
     for number in range(1, 40_000, 4):
         actor.process.receive(SENDERS[0], copy(SOURCES[0], number, 1))
@@ -153,7 +268,7 @@ def test_gaps_of_one_run_cost_bounded_memory() -> None:
 def test_any_number_of_peers_of_one_run_costs_bounded_memory(asks: bool) -> None:
     actor = alone(6, LazyGossip)
     community = actor.process.communities[TOPIC]
-    community.deliver = lambda arrival: None
+    community.deliver = lambda *_: None
     actor.process.receive(SENDERS[0], copy(SOURCES[0], 1, 1))
     known, fetch = copy(SOURCES[0], 1, 1, hops=2), FetchBlocks(TOPIC, SOURCES[0], (1, 1), True)
     for number in range(3000):

@@ -251,7 +251,7 @@ class Actor:
         head = Head(topic.name, topic.lineage, fields.get("upward"), not self.troupe.lazily)
         block = make_block(self.contact.id + run, first, head, [pack_data(one) for one in data])
         self.process.communities[topic.name].publish(block)
-        return event_ids(block.source, (block.numbers,))
+        return [*event_ids(block.source, (block.numbers,))]
 
     def drops(self, reason: str) -> int:
         return self.metrics.family("events_dropped", "reason", "")[reason]
