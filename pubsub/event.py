@@ -271,15 +271,6 @@ class Gossip(NamedTuple):
     """The member has asked to be sent it."""
 
 
-class Arrival(NamedTuple):
-    """A block of which a process has some events for the first time."""
-
-    block: Block
-    hops: int
-    new: Sequence[range]
-    """The numbers of the events that are new."""
-
-
 # The bytes of a copy: a msgpack array of the code, the head, the signature and the block. Each has its length
 # in front, in a fixed number of bytes, so that the block is found without a walk over it.
 

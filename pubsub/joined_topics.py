@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from overlay.errors import ClosedError, NetworkError, UsageError
@@ -17,7 +18,7 @@ from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
 from pubsub.data import MALFORMED
-from pubsub.event import Arrival, Batch
+from pubsub.event import Batch, Block
 from pubsub.publishing import Outlet
 from pubsub.sending import BlockCarrier
 from pubsub.subscription import Subscription
@@ -90,9 +91,8 @@ class JoinedTopic:
         if not self.subscriptions:
             self.community.deliver = None
 
-    def deliver(self, arrival: Arrival) -> None:
+    def deliver(self, block: Block, hops: int, new: Sequence[range]) -> None:
         """Offer new events of the community to every subscription; none of them can hold them up."""
-        block, hops, new = arrival
         batch, all_readable = block.batch(hops, self._signed)
         if all_readable and len(new[0]) == block.count:
             for subscription in self.subscriptions:

@@ -145,8 +145,30 @@ class PlainEnvelope:
 
     def unwrap(self, datagram: bytes, source: tuple[Any, ...]) -> tuple[Contact, bytes, int] | None:
         size = len(datagram)
-        if datagram[:2] == _UNNAMED_PREAMBLE:
-            return self._unwrap_unnamed(datagram, size, source)
+        if datagram[:2] != _UNNAMED_PREAMBLE:
+            return self._unwrap_named(datagram, size, source)
+        if size < _LEAST_UNNAMED or datagram[2] << 8 | datagram[3] != size:
+            raise Dropped("truncated")
+        kind, length, packet, _, session = _first_packet(datagram, UNNAMED_BYTES)
+        if kind != _CHANNEL or packet not in UNNAMED_PACKETS:
+            raise Dropped("no_sender")
+        end = self.channel_sessions.get(session)
+        sender = ANYONE
+        if end is not None:
+            contact = end.contact
+            is_there = source[1] == contact.port and source[0] == contact.host
+            if is_there and packet != RESET_PACKET:
+                return contact, datagram, UNNAMED_BYTES
+            # Another process may have been asked whether the peer is at its address: it knows no session.
+            if is_there or packet != RESET_PACKET:
+                sender = contact.id
+        if sender == ANYONE or packet == RESET_PACKET:  # whose is what comes behind the packet?
+            datagram = datagram[: UNNAMED_BYTES + FRAME_HEAD_BYTES + length]
+        return _from(sender, source), datagram, UNNAMED_BYTES
+
+    def _unwrap_named(
+        self, datagram: bytes, size: int, source: tuple[Any, ...]
+    ) -> tuple[Contact, bytes, int]:
         if (
             size < HEADER_BYTES
             or datagram[:2] != _PREAMBLE
@@ -156,36 +178,16 @@ class PlainEnvelope:
         sender = datagram[4:HEADER_BYTES]
         if sender == self._sender:
             raise Dropped("from_self")
-        contact = sender_contact(sender, source)
-        if contact is None:
-            raise Dropped("bad_source")
-        return contact, datagram, HEADER_BYTES
-
-    def _unwrap_unnamed(
-        self, datagram: bytes, size: int, source: tuple[Any, ...]
-    ) -> tuple[Contact, bytes, int]:
-        if size < _LEAST_UNNAMED or datagram[2] << 8 | datagram[3] != size:
-            raise Dropped("truncated")
-        kind, length, packet, _, session = _first_packet(datagram, UNNAMED_BYTES)
-        if kind != _CHANNEL or packet not in UNNAMED_PACKETS:
-            raise Dropped("no_sender")
-        end = self.channel_sessions.get(session)
-        sender = ANYONE
-        if end is not None:
-            is_there = source[1] == end.contact.port and source[0] == end.contact.host
-            if is_there and packet != RESET_PACKET:
-                return end.contact, datagram, UNNAMED_BYTES
-            # Another process may have been asked whether the peer is at its address: it knows no session.
-            if is_there or packet != RESET_PACKET:
-                sender = end.contact.id
-        if sender == ANYONE or packet == RESET_PACKET:  # whose is what comes behind the packet?
-            datagram = datagram[: UNNAMED_BYTES + FRAME_HEAD_BYTES + length]
-        contact = sender_contact(bytes(sender), source)
-        if contact is None:
-            raise Dropped("bad_source")
-        return contact, datagram, UNNAMED_BYTES
+        return _from(sender, source), datagram, HEADER_BYTES
 
     def close(self) -> None: ...
+
+
+def _from(sender: bytes, source: tuple[Any, ...]) -> Contact:
+    contact = sender_contact(bytes(sender), source)
+    if contact is None:
+        raise Dropped("bad_source")
+    return contact
 
 
 header = struct.Struct(f">BBH{ID_BYTES}s").pack

@@ -38,7 +38,6 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.upward import Upward
 from pubsub.event import (
     MOST_HOPS,
-    Arrival,
     Block,
     Copy,
     Gossip,
@@ -49,8 +48,8 @@ from pubsub.event import (
 from pubsub.topic import Topic
 from pubsub.validation import NO_RIGHT, REFUSED
 
-Deliver = Callable[[Arrival], None]
-"""Takes a block with events that are new in the community."""
+Deliver = Callable[[Block, int, Sequence[range]], None]
+"""Takes a block, after how many hops it came, and the numbers of its events that are new here."""
 
 MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
 """Makes the membership service of one community; which one it is, only the maker knows."""
@@ -116,10 +115,11 @@ class Community:
         communities: Mapping[str, object],
         deliver: Deliver | None,
         heard: HeardEvents,
-        hand_up: Deliver,
+        hand_up: Callable[[Block, int], None],
     ) -> None:
         """`communities`: those that this process is in, by topic; `heard`: what it had before, if it was in
-        this one. `hand_up`: give it to own super-communities."""
+        this one. `hand_up`: give a block, and its
+        hops, to own super-communities."""
         self.topic = topic
         self.name = topic.name
         self.deliver = deliver
@@ -142,10 +142,10 @@ class Community:
         """The last values, for those who come later."""
         self.routes = Routes()
         self._mutes: dict[PeerId, None] = {}
-        self._whole_table: tuple[Contact, ...] = ()
         self._outlook = Outlook((), 0)
-        """As of the table above and the time below."""
         self._size, self._outlook_until = 1.0, 0.0
+        """As long as nobody enters or leaves the table, these are as they were until this time."""
+        self._refusal = services.refusal
         self._waiting: list[Callable[[], None]] = []
         self.goodbyes = Until(inf)
         """Until when goodbyes to members may be sent, or sent again."""
@@ -226,14 +226,13 @@ class Community:
         return self.outlook(self._context.now()).table
 
     def outlook(self, now: float) -> Outlook:
-        table = self.membership.table
-        if table is not self._whole_table or now >= self._outlook_until:
-            self._look_around(table, now)
+        if now >= self._outlook_until:
+            self._look_around(now)
         return self._outlook
 
-    def _look_around(self, table: tuple[Contact, ...], now: float) -> None:
+    def _look_around(self, now: float) -> None:
         self._outlook_until = now + SIZE_SECONDS
-        self._whole_table = table
+        table = self.membership.table
         if self._mutes:
             table = tuple(one for one in table if one.id not in self._mutes)
         self._size = self.size
@@ -405,10 +404,7 @@ class Community:
         """Disseminate a block of this process's own events."""
         if self._observer is not None:
             self.record_block("publish", block)
-        now = self._context.now()
-        # First: what is handed up to an own super-community must not come back as new.
-        self.heard.add(block.source, block.first, block.count, now)
-        return self._take(Arrival(block, 0, (block.numbers,)), None, True, now)
+        return Spread(*self._take(block, 0, (block.numbers,), None, True))
 
     def receive(self, sender: Contact, copy: Copy) -> None:
         """A copy of a block: each of its events is taken the first time (figure 7)."""
@@ -424,19 +420,20 @@ class Community:
             self._duplicates.value += count
             self._receive_again(sender, copy, source, range(first, first + count))
             return
-        block = self._read(sender, copy, origin)
-        if block is None:
+        try:
+            block = read_block(copy.block, self.name, copy.signature, origin)
+            if self._refusal is not None and (reason := self._refusal(block)) is not None:
+                raise WireError(reason)
+        except WireError as error:
+            self._refuse(sender, source, range(first, first + count), error.reason)
             return
         if len(new[0]) < count:
             self._duplicates.value += count - sum(map(len, new))
-        now = self._context.now()
-        self.heard.add(source, first, count, now)
         if self._lost.sources and (after_all := self._lost.count(source, new)):
             self.lost(-after_all)
         if self._observer is not None:
             self._record_reception(block, copy.hops, sender, new)
-        arrival = Arrival(block, min(copy.hops, MOST_HOPS), new)
-        self._take(arrival, sender, copy.upward, now)
+        self._take(block, min(copy.hops, MOST_HOPS), new, sender, copy.upward)
 
     def _receive_again(self, sender: Contact, copy: Copy, source: bytes, numbers: range) -> None:
         if self._observer is not None:
@@ -445,25 +442,15 @@ class Community:
         if not copy.upward:
             self._dissemination.heard_again(source, copy.hops, sender)
 
-    def _read(self, sender: Contact, copy: Copy, origin: tuple[bytes, int, int]) -> Block | None:
-        """The block in a copy, or None, and counted, when it is not to be taken."""
-        try:
-            block = read_block(copy.block, self.name, copy.signature, origin)
-            refusal = self._services.refusal
-            if refusal is not None and (reason := refusal(block)) is not None:
-                raise WireError(reason)
-        except WireError as error:
-            source, first, count = origin
-            numbers = range(first, first + count)
-            self._drops.add(error.reason, self.name, source, (numbers,), sender.id)
-            if error.reason == REFUSED:
-                # It need not be fetched, nor be asked about again. A forged block is another matter: the
-                # true one may still come.
-                self.heard.add(source, first, count, self._context.now())
-            elif error.reason != NO_RIGHT:
-                self._services.useless(sender)  # honest members check what they pass on
-            return None
-        return block
+    def _refuse(self, sender: Contact, source: bytes, numbers: range, reason: str) -> None:
+        """Count a copy whose block is not to be taken."""
+        self._drops.add(reason, self.name, source, (numbers,), sender.id)
+        if reason == REFUSED:
+            # It need not be fetched, nor be asked about again. A forged block is another matter: the true one
+            # may still come.
+            self.heard.add(source, numbers.start, len(numbers), self._context.now())
+        elif reason != NO_RIGHT:
+            self._services.useless(sender)  # honest members check what they pass on
 
     def _record_reception(
         self, block: Block, hops: int, sender: Contact | None, new: Sequence[range]
@@ -475,34 +462,38 @@ class Community:
             kind = "receive" if event in received else "duplicate"
             self.record(kind, event=event, peer=peer, hops=hops)
 
-    def receive_own(self, arrival: Arrival) -> None:
+    def receive_own(self, block: Block, hops: int) -> None:
         """A block that reached this process in a subtopic's community: it is its own link."""
-        block, hops, _ = arrival
         new = self.heard.missing(block.source, block.first, block.count)
         if new:
-            now = self._context.now()
-            self.heard.add(block.source, block.first, block.count, now)
             if self._observer is not None:
                 for event in event_ids(block.source, new):
                     self.record("receive", event=event, hops=hops)
-            self._take(Arrival(block, hops, new), None, True, now)
+            self._take(block, hops, new, None, True)
 
     def _take(
-        self, arrival: Arrival, sender: Contact | None, from_outside: bool, now: float
-    ) -> Spread:
-        """Pass on and deliver a block with events that are new here."""
-        block = arrival.block
-        gossip = Gossip(block, self.name, arrival.hops + 1)
+        self,
+        block: Block,
+        hops: int,
+        new: Sequence[range],
+        sender: Contact | None,
+        from_outside: bool,
+    ) -> tuple[Sequence[Contact], Sequence[tuple[str, Contact]]]:
+        """Pass on and deliver a block with events that are new here: where it went, as in a `Spread`."""
+        now = self._context.now()
+        # First: what is handed up to an own super-community must not come back as new.
+        self.heard.add(block.source, block.first, block.count, now)
+        gossip = Gossip(block, self.name, hops + 1)
         upward = self._upward.send(gossip, from_outside) if self._super_processes else ()
         members = self._dissemination.spread(gossip, sender)
         if self.deliver is not None:
-            self.deliver(arrival)
+            self.deliver(block, hops, new)
         if len(self._communities) > 1:
-            self._hand_up(arrival)
+            self._hand_up(block, hops)
         self.events += block.count
         self.latest.add(block, now)
-        self.routes.add(block.source, block.first, sender, arrival.hops, now)
-        return Spread(members, upward)
+        self.routes.add(block.source, block.first, sender, hops, now)
+        return members, upward
 
     def _start_search(self) -> None:
         if self._joined:

@@ -118,13 +118,6 @@ class _Run:
         self.oldest, self.newest = 0, -1
         """Every event with a number between these, both included, has been heard of."""
 
-    def heard(self, numbers: range, now: float) -> None:
-        self.heard_at = now
-        if numbers.start == self.newest + 1:
-            self.newest = numbers.stop - 1
-        elif numbers.start > self.newest:
-            self.oldest, self.newest = numbers.start, numbers.stop - 1
-
 
 class LazyGossip:
     """The strategy of one community on one process."""
@@ -172,11 +165,15 @@ class LazyGossip:
             route = self._draw_route(run, outlook, block.publisher, known_to)
         sent = route.sent
         is_sure = not sent or self._neighbourhood.forward(sent, gossip)
-        numbers = range(block.first, block.first + block.count)
-        run.heard(numbers, now)
+        run.heard_at = now
+        first = block.first
+        if first > run.newest:
+            if first > run.newest + 1:
+                run.oldest = first
+            run.newest = first + block.count - 1
         self._kept.add(gossip, now)
         if route.told or not is_sure:
-            self._have_announced(block.source, route, numbers, is_sure, now)
+            self._have_announced(block.source, route, block.numbers, is_sure, now)
         return sent
 
     def _have_announced(

@@ -34,7 +34,7 @@ from pubsub.camcast.messages import (
 )
 from pubsub.camcast.observer import ONE, EventDrops
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Arrival, Copy, origin_of
+from pubsub.event import Block, Copy, origin_of
 from pubsub.gate import Rule
 from pubsub.rights import Action, Holder
 from pubsub.topic import Topic, included
@@ -133,7 +133,7 @@ class Process:
             self.communities,
             deliver,
             heard,
-            lambda arrival: self._hand_up(topic.name, arrival),
+            lambda block, hops: self._hand_up(topic.name, block, hops),
         )
         for other in self.communities.values():
             other.super_tables.prune()
@@ -208,11 +208,10 @@ class Process:
         """Rights were taken back: those who lost theirs are sent nothing more."""
         self.leases.check_rights()
 
-    def _hand_up(self, topic: str, arrival: Arrival) -> None:
-        block = arrival.block
+    def _hand_up(self, topic: str, block: Block, hops: int) -> None:
         for name, community in list(self.communities.items()):
             if name != topic and included(name, block.topic, block.lineage):
-                community.receive_own(arrival)
+                community.receive_own(block, hops)
 
     def _receive_copy(self, sender: Contact, copy: Copy) -> None:
         community = self.communities.get(copy.community)

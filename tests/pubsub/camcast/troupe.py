@@ -26,7 +26,7 @@ from pubsub.camcast.process import Process
 from pubsub.data import pack_data
 from pubsub.event import (
     RUN_BYTES,
-    Arrival,
+    Block,
     Copy,
     Gossip,
     Head,
@@ -229,10 +229,10 @@ class Actor:
         topic = Topic.of(topic)
         received = self.delivered.setdefault(topic.name, [])
 
-        def deliver(arrival: Arrival) -> None:
-            for event_id in event_ids(arrival.block.source, arrival.new):
+        def deliver(block: Block, hops: int, new: Sequence[range]) -> None:
+            for event_id in event_ids(block.source, new):
                 received.append(event_id)
-                self.hops[event_id] = arrival.hops
+                self.hops[event_id] = hops
 
         return self.process.join(topic, deliver, parameters)
 
