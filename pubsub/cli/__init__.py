@@ -1,8 +1,8 @@
 """The `camcast` command.
 
-Each sub-command is a module of this package with an `add_command`. It is imported only when it is the one
-that was asked for: `camcast --help` needs none of them. Other packages add sub-commands of their own through
-the entry point group `camcast.commands`; the benchmark does.
+The sub-command `node` is `add_node` in the module `node` of this package, and so on; `IN_MODULE` names the
+others. It is imported only when it is the one that was asked for: `camcast --help` needs none of them. Other
+packages add sub-commands of their own through the entry point group `camcast.commands`; the benchmark does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,15 @@ COMMANDS = {
     "right": "rights on topics, granted by a network's authority",
     "completion": "print what bash, zsh or fish needs to complete this command",
 }
-"""What each sub-command does; `hand-over` is in the module `hand_over`, and so on."""
+"""What each sub-command does."""
+
+IN_MODULE = {
+    "send": "files",
+    "receive": "files",
+    "hand-over": "archive",
+    "top": "dashboard",
+    "key": "right",
+}
 
 PLUGINS = "camcast.commands"
 """The entry point group: modules with `ABOUT` and `add_command(commands)`, by the command's name."""
@@ -143,7 +151,8 @@ def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     chosen = next((word for word in words if not word.startswith("-")), None)
     for name, about in COMMANDS.items():
         if name == chosen:
-            import_module(f"pubsub.cli.{name.replace('-', '_')}").add_command(commands)
+            module = import_module(f"pubsub.cli.{IN_MODULE.get(name, name)}")
+            getattr(module, f"add_{name.replace('-', '_')}")(commands)
         else:
             commands.add_parser(name, help=about)
     if chosen in COMMANDS:  # what other packages add need not be looked for, which takes a while
@@ -151,11 +160,11 @@ def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     from importlib import metadata
 
     for plugin in metadata.entry_points(group=PLUGINS):
-        module = plugin.load()
+        added = plugin.load()
         if plugin.name == chosen:
-            module.add_command(commands)
+            added.add_command(commands)
         else:
-            commands.add_parser(plugin.name, help=module.ABOUT)
+            commands.add_parser(plugin.name, help=added.ABOUT)
     return parser
 
 

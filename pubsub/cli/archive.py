@@ -1,4 +1,5 @@
-"""`camcast archive`: keep the events of topics on stable storage, and replay them."""
+"""`camcast archive`: keep the events of topics on stable storage, and replay them; and `camcast hand-over`:
+have one archive hand a topic to another, while publishers and subscribers go on."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import Any
 
+from overlay.contact import Address
 from overlay.errors import UsageError
 from pubsub.archive.archive import Archive
+from pubsub.archive.hand_over import WITHIN, request_hand_over
 from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store import Retention
 from pubsub.cli.doors import read_tokens
-from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
     add_list,
@@ -23,19 +25,21 @@ from pubsub.cli.options import (
     address_of,
     make_node,
     metrics_address,
+    new_command,
     refuse,
     serve_status,
-    with_file,
 )
-from pubsub.cli.terminal import run, say
+from pubsub.cli.terminal import say
 from pubsub.doors.serving import certificate
+from pubsub.topic import Topic
 
 
-def add_command(commands: Any) -> None:
-    parser = add(
+def add_archive(commands: Any) -> None:
+    parser = new_command(
         commands,
         "archive",
         "camcast archive --topic /soccer --store sqlite:///events.db --bootstrap 127.0.0.1:4000",
+        keep,
     )
     _add_topics(parser)
     _add_store(parser)
@@ -56,7 +60,6 @@ def add_command(commands: Any) -> None:
     add_metrics_option(parser)
     add_flag(parser, "--json", help="print JSON lines")
     add_node_options(parser, only_options=True)
-    parser.set_defaults(action=lambda arguments: run(keep(with_file(arguments))))
 
 
 def _add_topics(parser: argparse.ArgumentParser) -> None:
@@ -179,3 +182,42 @@ def _replay(arguments: argparse.Namespace) -> ReplayPolicy | None:
     if arguments.no_replay or arguments.replay:
         return ReplayPolicy.parse(arguments.replay)
     return None
+
+
+def add_hand_over(commands: Any) -> None:
+    parser = new_command(
+        commands,
+        "hand-over",
+        "camcast hand-over /soccer --from 192.0.2.6:4000 --to 192.0.2.7:4000",
+        hand_over,
+    )
+    parser.add_argument("topic")
+    add_option(parser, "--from", metavar="HOST:PORT", needed=True, help="the archive that has it")
+    add_option(
+        parser,
+        "--to",
+        metavar="HOST:PORT",
+        needed=True,
+        help="the one that is to have it, and accepts it",
+    )
+    add_option(
+        parser,
+        "--within",
+        type=float,
+        default=WITHIN,
+        metavar="SECONDS",
+        help=f"give up, and leave it where it is, after this many seconds (default: {WITHIN:g})",
+    )
+    add_flag(parser, "--json", help="print JSON lines")
+    add_node_options(parser)
+
+
+async def hand_over(arguments: argparse.Namespace) -> int:
+    topic, within = Topic.of(arguments.topic).name, arguments.within
+    at, to = Address.parse(vars(arguments)["from"]), Address.parse(arguments.to)
+    if not within > 0:
+        raise UsageError(f"--within is seconds, more than 0, not {within:g}")
+    async with make_node(arguments) as node:
+        await request_hand_over(node.attachment.runtime, topic, at, to, within)
+        say(arguments, f"{topic} is managed by {to}", topic=topic, archive=str(to))
+    return 0

@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import Any
 
 from pubsub.cli import COMMANDS, PLUGINS, parser_for
-from pubsub.cli.options import add_command as add
+from pubsub.cli.options import new_command
 
 _BASH = """\
 _camcast() {{
@@ -27,8 +27,8 @@ complete -o default -F _camcast camcast
 _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
-def add_command(commands: Any) -> None:
-    parser = add(commands, "completion", "camcast completion bash")
+def add_completion(commands: Any) -> None:
+    parser = new_command(commands, "completion", "camcast completion bash")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to complete for")
     parser.set_defaults(action=show)
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from overlay.membership.modes import ModeName
 from overlay.virtual import Network
-from pubsub.cli.options import add_command as add
+from pubsub.cli.options import new_command
 from pubsub.node import Node
 from pubsub.subscription import Subscription
 
@@ -35,12 +35,8 @@ SETTLING = 2.0
 Subscribers = dict[str, list[tuple[Node, Subscription]]]
 
 
-def add_command(commands: Any) -> None:
-    parser = add(
-        commands,
-        "demo",
-        "camcast demo --mode structured --seed 7",
-    )
+def add_demo(commands: Any) -> None:
+    parser = new_command(commands, "demo", "camcast demo --mode structured --seed 7")
     parser.add_argument(
         "--mode",
         choices=get_args(ModeName),

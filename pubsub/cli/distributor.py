@@ -12,7 +12,6 @@ from overlay.errors import UsageError
 from pubsub.archive.store import Retention
 from pubsub.archive.store.opening import open_store
 from pubsub.cli.doors import add_door_options, check_doors, serve_doors
-from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
     add_list,
@@ -20,22 +19,23 @@ from pubsub.cli.options import (
     add_node_options,
     add_option,
     metrics_address,
+    new_command,
     node_config,
     positive,
     refuse,
     serve_status,
-    with_file,
 )
-from pubsub.cli.terminal import run, say
+from pubsub.cli.terminal import say
 from pubsub.distributors import ArchiveHistory, Distributor, DistributorConfig
 from pubsub.distributors.protocol.view import View
 
 
-def add_command(commands: Any) -> None:
-    parser = add(
+def add_distributor(commands: Any) -> None:
+    parser = new_command(
         commands,
         "distributor",
         "camcast distributor --listen 127.0.0.1:4000 --service ticker --topic football=/soccer",
+        serve,
     )
     add_node_options(parser, only_options=True)
     add_list(parser, "--service", metavar="NAME", help="services to have from the start")
@@ -59,7 +59,6 @@ def add_command(commands: Any) -> None:
     add_metrics_option(parser)
     _add_memory_options(parser)
     add_door_options(parser)
-    parser.set_defaults(action=lambda arguments: run(serve(with_file(arguments))))
 
 
 def _add_memory_options(parser: argparse.ArgumentParser) -> None:

@@ -11,9 +11,8 @@ from overlay.identity import Identity
 from pubsub.broadcast.group import Group, GroupError
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.stacks import NAMES, NEED_DETECTOR, ORDERS
-from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_flag, add_list, add_option, refuse, with_file
-from pubsub.cli.terminal import input_lines, run, say
+from pubsub.cli.options import add_flag, add_list, add_option, new_command, refuse
+from pubsub.cli.terminal import input_lines, say
 from pubsub.config_file import read_keys
 from pubsub.text import visible
 
@@ -21,8 +20,8 @@ START = "startpfd"
 """The line that starts the failure detector."""
 
 
-def add_command(commands: Any) -> None:
-    parser = add(commands, "group", "camcast group -f processes.toml -n 0 --qos urb")
+def add_group(commands: Any) -> None:
+    parser = new_command(commands, "group", "camcast group -f processes.toml -n 0 --qos urb", talk)
     parser.add_argument(
         "-f",
         "--file",
@@ -57,7 +56,6 @@ def add_command(commands: Any) -> None:
         add_list(parser, f"--{name}", metavar="HEX", help=what)
     add_flag(parser, "--insecure", help="allow a public address without a key")
     add_flag(parser, "--json", help="print JSON lines")
-    parser.set_defaults(action=lambda arguments: run(talk(with_file(arguments))))
 
 
 async def talk(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from pubsub.cli.doors import add_door_options, check_doors, serve_doors
-from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
     add_list,
@@ -16,26 +15,26 @@ from pubsub.cli.options import (
     add_node_options,
     make_node,
     metrics_address,
+    new_command,
     serve_status,
-    with_file,
 )
-from pubsub.cli.terminal import as_json, plain, run, say
+from pubsub.cli.terminal import as_json, plain, say
 from pubsub.node import Node
 from pubsub.topic import Pattern
 
 
-def add_command(commands: Any) -> None:
-    parser = add(
+def add_node(commands: Any) -> None:
+    parser = new_command(
         commands,
         "node",
         "camcast node --listen 127.0.0.1:4000 --subscribe /soccer --metrics 127.0.0.1:9100",
+        run_node,
     )
     add_node_options(parser, only_options=True)
     add_list(parser, "--subscribe", metavar="TOPIC", help="print these topics' events")
     add_flag(parser, "--json", help="print JSON lines")
     add_metrics_option(parser)
     add_door_options(parser)
-    parser.set_defaults(action=lambda arguments: run(run_node(with_file(arguments))))
 
 
 async def run_node(arguments: argparse.Namespace) -> int:

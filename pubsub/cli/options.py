@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import socket
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, get_args
 
@@ -18,8 +18,7 @@ from overlay.contact import Address
 from overlay.errors import UsageError
 from overlay.membership.modes import ModeName
 from pubsub.cli import COMMANDS
-from pubsub.cli.logs import FORMATS, LEVELS, set_up_logs
-from pubsub.cli.terminal import say
+from pubsub.cli.terminal import LEVELS, LOG_FORMATS, run, say, set_up_logs
 from pubsub.config import ConfigurationError, NodeConfig, Preset, check_type
 from pubsub.config_file import SETTINGS, check_names, config_from, read_settings, with_assignments
 from pubsub.node import Node
@@ -142,12 +141,19 @@ def _checked(option: _Option, value: Any) -> Any:
     return value
 
 
-def add_command(commands: Any, name: str, example: str) -> argparse.ArgumentParser:
-    """A sub-command of `camcast`, whose help ends with an example."""
+def new_command(
+    commands: Any,
+    name: str,
+    example: str,
+    main: Callable[[argparse.Namespace], Coroutine[Any, Any, int]] | None = None,
+) -> argparse.ArgumentParser:
+    """A sub-command of `camcast`, whose help ends with an example; `main` is what it does."""
     about = COMMANDS[name]
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=about, description=about, epilog=f"example: {example}"
     )
+    if main is not None:
+        parser.set_defaults(action=lambda arguments: run(main(with_file(arguments))))
     return parser
 
 
@@ -224,7 +230,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser,
         "--log-format",
-        choices=FORMATS,
+        choices=LOG_FORMATS,
         default="text",
         help="how what happens is told on the standard error",
     )

@@ -10,27 +10,27 @@ from typing import Any
 from overlay.errors import UsageError
 from overlay.topic_name import check_topic_name
 from pubsub.cli.durable import add_archiving_options
-from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
     add_node_options,
     check_durable,
     check_via,
     make_node,
-    with_file,
+    new_command,
 )
-from pubsub.cli.terminal import input_lines, run, told_if_long
+from pubsub.cli.terminal import input_lines, told_if_long
 from pubsub.cli.via_distributors import add_distributor_options, publish_messages
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.reliable.receipts import Wait
 
 
-def add_command(commands: Any) -> None:
-    parser = add(
+def add_publish(commands: Any) -> None:
+    parser = new_command(
         commands,
         "publish",
         """camcast publish /soccer/italy '{"score": "1-0"}' --bootstrap 127.0.0.1:4000""",
+        publish,
     )
     parser.add_argument("topic", help="a topic; a service with --via distributors")
     parser.add_argument(
@@ -41,7 +41,6 @@ def add_command(commands: Any) -> None:
     add_flag(parser, "--durable", help="wait until an archive has it on stable storage")
     add_archiving_options(parser)
     add_distributor_options(parser)
-    parser.set_defaults(action=lambda arguments: run(publish(with_file(arguments))))
 
 
 async def publish(arguments: argparse.Namespace) -> int:

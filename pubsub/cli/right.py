@@ -1,4 +1,5 @@
-"""`camcast right`: who may do what on which topics, said by the authority of a network."""
+"""`camcast right`: who may do what on which topics, said by the authority of a network; and `camcast key`:
+network keys."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from overlay.identity import Identity
-from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node, with_file
+from overlay.session import new_key
+from pubsub.cli.options import add_node_options, make_node, new_command, with_file
 from pubsub.cli.terminal import run
 from pubsub.rights import (
     FOREVER,
@@ -28,8 +29,8 @@ from pubsub.rights import (
 NEW = "camcast right new --identity authority.pem --holder KEY --allow publish --on '/soccer/**'"
 
 
-def add_command(commands: Any) -> None:
-    parser = add(commands, "right", NEW)
+def add_right(commands: Any) -> None:
+    parser = new_command(commands, "right", NEW)
     inner = parser.add_subparsers(dest="right_command", metavar="COMMAND", required=True)
     key = _inner(inner, "key", "print the public key of an identity", print_key)
     _identity(key, "the identity; made if missing")
@@ -159,3 +160,17 @@ def _time(text: str) -> int:
     if until <= time.time():
         raise RightError(f"{text} is over: name a date to come")
     return int(until)
+
+
+def add_key(commands: Any) -> None:
+    parser = new_command(commands, "key", "camcast key new > network.key")
+    inner = parser.add_subparsers(dest="key_command", metavar="COMMAND", required=True)
+    about = "print a new network key"
+    example = "example: camcast key new > network.key"
+    new = inner.add_parser("new", help=about, description=about, epilog=example)
+    new.set_defaults(action=lambda arguments: print_new_key())
+
+
+def print_new_key() -> int:
+    print(new_key().hex())
+    return 0

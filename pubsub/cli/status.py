@@ -10,12 +10,12 @@ from typing import Any
 
 from overlay.contact import Address
 from overlay.errors import NetworkError, why
-from pubsub.cli.options import add_command as add
+from pubsub.cli.options import new_command
 from pubsub.text import visible
 
 
-def add_command(commands: Any) -> None:
-    parser = add(commands, "status", "camcast status 127.0.0.1:9100")
+def add_status(commands: Any) -> None:
+    parser = new_command(commands, "status", "camcast status 127.0.0.1:9100")
     parser.add_argument("address", metavar="HOST:PORT", help="what the node was given as --metrics")
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
     parser.set_defaults(action=show_status)

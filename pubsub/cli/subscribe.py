@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from pubsub.cli.durable import add_durable_options, durable_fields, durable_subscription
-from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
     add_metrics_option,
@@ -17,20 +16,23 @@ from pubsub.cli.options import (
     add_option,
     check_durable,
     check_via,
+    new_command,
     positive,
     running_node,
-    with_file,
 )
-from pubsub.cli.terminal import as_json, plain, run, told_if_long
+from pubsub.cli.terminal import as_json, plain, told_if_long
 from pubsub.cli.via_distributors import add_distributor_options, print_messages
 from pubsub.event import Event
 from pubsub.node import Node
 from pubsub.topic import Pattern
 
 
-def add_command(commands: Any) -> None:
-    parser = add(
-        commands, "subscribe", "camcast subscribe /soccer --bootstrap 127.0.0.1:4000 --json"
+def add_subscribe(commands: Any) -> None:
+    parser = new_command(
+        commands,
+        "subscribe",
+        "camcast subscribe /soccer --bootstrap 127.0.0.1:4000 --json",
+        print_events,
     )
     parser.add_argument(
         "topic", help="a topic, or a pattern such as /soccer/*; a service with --via distributors"
@@ -44,7 +46,6 @@ def add_command(commands: Any) -> None:
     add_durable_options(parser)
     add_distributor_options(parser)
     add_flag(parser, "--no-gap", help="via distributors: miss nothing")
-    parser.set_defaults(action=lambda arguments: run(print_events(with_file(arguments))))
 
 
 async def print_events(arguments: argparse.Namespace) -> int:

@@ -1,25 +1,27 @@
 """A command and its terminal: what it writes, the lines it reads, and how it ends when it is told to stop.
 
 It writes plain text for people and JSON lines for programs. Events come from strangers: whatever data msgpack
-carries can be written, and is one line.
+carries can be written, and is one line. What it logs is one line for each thing that an operator should know.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from overlay import loops
 from overlay.errors import UsageError, why
 from pubsub.event import Event
-from pubsub.text import json_line, plain_line
+from pubsub.text import json_line, plain_line, visible
 
 _CHUNK = 64 * 1024
 LONG_SECONDS = 3.0
@@ -143,3 +145,48 @@ async def _stoppable(main: Coroutine[Any, Any, int]) -> int:
         return await main
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
+
+
+LOG_FORMATS = ("text", "json")
+LEVELS = ("debug", "info", "warning", "error")
+_OTHERS = ("kademlia", "rpcudp", "asyncio", "aiohttp", "zeroconf")
+"""Loggers of other packages, which speak of their own affairs: only their errors are passed on."""
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{record.levelname.lower()}: {visible(record.getMessage())}"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return text
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json_line(fields)
+
+
+class _ToStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
+def set_up_logs(arguments: argparse.Namespace) -> None:
+    """Write what is logged to the standard error, in the format and from the level that are asked for."""
+    handler = _ToStandardError()
+    handler.setFormatter(_Json() if arguments.log_format == "json" else _Text())
+    root = logging.getLogger()
+    for before in [one for one in root.handlers if isinstance(one, _ToStandardError)]:
+        root.removeHandler(before)
+    root.addHandler(handler)
+    root.setLevel(arguments.log_level.upper())
+    for name in _OTHERS:
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -187,7 +187,7 @@ def test_a_command_whose_packages_are_not_installed_names_the_extra(
 def test_a_missing_module_that_no_extra_installs_is_a_bug_and_not_hidden(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pubsub.cli.key", None)
+    monkeypatch.setitem(sys.modules, "pubsub.cli.right", None)
     with pytest.raises(ModuleNotFoundError):
         main(["key", "new"])
 

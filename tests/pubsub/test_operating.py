@@ -18,7 +18,7 @@ import pytest
 from overlay.contact import Address
 from overlay.metrics import Metrics
 from pubsub import Archive, Node
-from pubsub.cli.logs import set_up_logs
+from pubsub.cli.terminal import set_up_logs
 from pubsub.doors.http import HttpDoor
 from pubsub.doors.mqtt import MqttDoor
 from pubsub.status_server import StatusServer

@@ -1,9 +1,8 @@
 """A door for MQTT clients: MQTT 3.1.1 and 5.0 over TCP, TLS and WebSocket, on a node."""
 
-from pubsub.doors.mqtt.authentication import Answer, Authenticator, Exchange
+from pubsub.doors.mqtt.authentication import Answer, Authenticator, Exchange, Scram, ScramSecret
 from pubsub.doors.mqtt.message import MqttMessage, message_in
 from pubsub.doors.mqtt.network import Access, MqttConfig
-from pubsub.doors.mqtt.scram import Scram, ScramSecret
 from pubsub.doors.mqtt.server import MqttDoor
 
 __all__ = [

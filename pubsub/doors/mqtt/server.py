@@ -65,7 +65,7 @@ class MqttDoor:
         `origins`: the web pages that may connect over WebSocket, such as `https://example.org`, or `*` for
         all.
 
-        `authenticator` knows methods of enhanced authentication (`pubsub.doors.mqtt.scram` has one).
+        `authenticator` knows methods of enhanced authentication (`Scram` is one).
 
         `access` says who may connect, publish and subscribe; a client that the authenticator has let in is
         not asked of it as it connects. Without it, everybody may, or with an authenticator all whom that

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -348,18 +348,6 @@ def _acknowledgement(told: Acknowledgement) -> Any:
     if told.final:
         _add(block, "Final")
     return block
-
-
-def acknowledgements_in(envelope: bytes) -> Iterator[Acknowledgement]:
-    """What an answer acknowledges, for clients."""
-    for block in _parse(envelope).iter(_rm("SequenceAcknowledgement")):
-        ranges = block.findall(_rm("AcknowledgementRange"))
-        yield Acknowledgement(
-            _text(block, "Identifier"),
-            max((int(one.get("Upper", "0")) for one in ranges), default=0),
-            tuple(int(one.text) for one in block.findall(_rm("Nack"))),
-            block.find(_rm("Final")) is not None,
-        )
 
 
 def _rm(name: str) -> str:

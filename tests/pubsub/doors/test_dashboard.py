@@ -14,7 +14,7 @@ import pytest
 
 from overlay import loops
 from pubsub import Archive, Node
-from pubsub.cli.top import lines_of
+from pubsub.cli.dashboard import lines_of
 from pubsub.doors.dashboard import Dashboard
 from pubsub.doors.http import HttpDoor
 from pubsub.reports import CensusConfig

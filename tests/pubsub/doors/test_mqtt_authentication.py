@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pubsub.doors.mqtt import Answer, Scram, ScramSecret, scram
+from pubsub.doors.mqtt import Answer, Scram, ScramSecret, authentication
 from pubsub.doors.mqtt.network import Open
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
@@ -88,8 +88,8 @@ def test_the_example_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
         def randbytes(self, size: int) -> bytes:
             return base64.b64decode("hvYDpWUa2RaTCAfuxFIljhNlFk0=")[:size]
 
-    monkeypatch.setattr(scram, "entropy", Chosen)
-    monkeypatch.setattr(scram, "_base64", _as_in_the_example)
+    monkeypatch.setattr(authentication, "entropy", Chosen)
+    monkeypatch.setattr(authentication, "_base64", _as_in_the_example)
     secret = ScramSecret.of("pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
     exchange = Scram({"user": secret}).begin("", "SCRAM-SHA-256")
     assert exchange is not None

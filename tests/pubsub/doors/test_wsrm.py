@@ -21,13 +21,19 @@ from pubsub.doors.wsrm.soap import (
     SOAP_11,
     Acknowledgement,
     SoapFault,
-    acknowledgements_in,
     faulted,
     read,
 )
 from tests.pubsub.command_process import camcast, line
 from tests.pubsub.doors.certificates import make_certificate
-from tests.pubsub.doors.wsrm_client import CREATE, Client, ending, envelope, message
+from tests.pubsub.doors.wsrm_client import (
+    CREATE,
+    Client,
+    acknowledgements_in,
+    ending,
+    envelope,
+    message,
+)
 
 Body = Callable[[Client, Archive], Awaitable[None]]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import aiohttp
+from lxml import etree
 
-from pubsub.doors.wsrm.soap import ANONYMOUS, RM, SOAP_11, SOAP_12, WSA, acknowledgements_in
+from pubsub.doors.wsrm.soap import ANONYMOUS, RM, SOAP_11, SOAP_12, WSA, Acknowledgement
 
 CREATE = (
     f"<wsrm:CreateSequence><wsrm:AcksTo><wsa:Address>{ANONYMOUS}</wsa:Address></wsrm:AcksTo>"
@@ -74,3 +75,16 @@ class Client:
             return False
         assert status == 200, answer
         return any(one.upto >= number for one in acknowledgements_in(answer))
+
+
+def acknowledgements_in(envelope: bytes) -> Iterator[Acknowledgement]:
+    """What an answer acknowledges."""
+    rm = f"{{{RM}}}"
+    for block in etree.fromstring(envelope).iter(f"{rm}SequenceAcknowledgement"):
+        ranges = block.findall(f"{rm}AcknowledgementRange")
+        yield Acknowledgement(
+            block.findtext(f"{rm}Identifier", ""),
+            max((int(one.get("Upper", "0")) for one in ranges), default=0),
+            tuple(int(one.text) for one in block.findall(f"{rm}Nack")),
+            block.find(f"{rm}Final") is not None,
+        )

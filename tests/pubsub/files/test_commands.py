@@ -14,9 +14,7 @@ import pytest
 from pubsub import Archive, Node
 from pubsub.archive.errors import NotSafe
 from pubsub.cli import parser_for
-from pubsub.cli.progress_bar import megabytes, receiving, sending
-from pubsub.cli.receive import receive
-from pubsub.cli.send import send
+from pubsub.cli.files import megabytes, receive, receiving, send, sending
 from pubsub.files import Manifest, Transfer
 from pubsub.files.disk import PieceFile
 
