@@ -2,8 +2,9 @@
 
 A *stream* is some of the events of a publisher's run in one managed topic, numbered without a gap by their
 *catenation* numbers. It is named by the publisher's id, the time at which it began in whole seconds, by the
-clock of the archive that it began at, and three bytes of chance; the last bit says whether it is a *fork*,
-which a publisher begins when it cannot go on with the one before (`pubsub.archive.protocol.publisher`).
+clock of the archive that it began at, and three bytes of chance. The last bit says whether it is a *fork*,
+which a publisher begins when it cannot go on with the one before (`pubsub.archive.protocol.publisher`), and
+the bit before it whether it *renews* another one, with which it goes on in mid-run.
 
 Every archive stores a stream's events in order and without a gap. So a frontier says exactly which events a
 replica has, whatever their sequence numbers there; and, since a subscriber is given a stream's events in
@@ -20,7 +21,7 @@ them. A publisher that cannot fill what an archive lacks goes on as another stre
 one stream at one replica and in another one at the next. What stays is its *origin*: its publisher and the
 run, whose number begins the event's id. So events are told apart by origin and catenation number; and what
 was given in each stream is, as every archive keeps a stream in order, all from its first event to its last
-one. A stream that is not a fork begins with all that its run had before it.
+one. A stream that neither is a fork nor renews another one begins with all that its run had before it.
 """
 
 from __future__ import annotations
@@ -56,9 +57,11 @@ Marks = tuple[tuple[bytes, int], ...]
 """Catenation numbers by stream."""
 
 
-def new_stream(publisher: bytes, begin: int, chance: int, *, fork: bool = False) -> bytes:
-    """The name of a stream that begins now; `chance`: bits of chance, of which 23 are used."""
-    rest = (chance & 0x7FFFFF) << 1 | fork
+def new_stream(
+    publisher: bytes, begin: int, chance: int, *, fork: bool = False, renews: bool = False
+) -> bytes:
+    """The name of a stream that begins now; `chance`: bits of chance, of which 22 are used."""
+    rest = (chance & 0x3FFFFF) << 2 | renews << 1 | fork
     return (
         publisher
         + min(begin, LONGEST_BEGIN - 1).to_bytes(BEGIN_BYTES, "big")
@@ -81,6 +84,11 @@ def begin_of(stream: bytes) -> int:
 
 def is_fork(stream: bytes) -> bool:
     return bool(stream[-1] & 1)
+
+
+def goes_on(stream: bytes) -> bool:
+    """Whether events of its run may be in another stream before it."""
+    return bool(stream[-1] & 3)
 
 
 def bucket_of(stream: bytes) -> int:
@@ -384,7 +392,7 @@ class Given:
         if not is_next and self.covers(origin, catenation):
             return False
         if span is None:
-            spans[stream] = (catenation if is_fork(stream) else 0, catenation)
+            spans[stream] = (catenation if goes_on(stream) else 0, catenation)
         elif catenation > span[1]:
             spans[stream] = (span[0], catenation)
         else:

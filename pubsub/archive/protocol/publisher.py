@@ -332,15 +332,16 @@ class DurablePublisher:
         self._safe = ()
         self._flush()
 
-    def _begin_stream(self, *, fork: bool = False) -> None:
+    def _begin_stream(self, *, fork: bool = False, renews: bool = False) -> None:
         time, told_at = self._archive_time
         now = self._context.now()
         self._begun_at = now
         self.stream = new_stream(
             self._context.contact.id,
             time + int(now - told_at),
-            self._context.random.getrandbits(23),
+            self._context.random.getrandbits(22),
             fork=fork or self._repeats,
+            renews=renews,
         )
 
     def _renew(self) -> None:
@@ -348,7 +349,7 @@ class DurablePublisher:
         last = self._window.last
         if self.archive is None or not self._safe or self._safe[-1] < last:
             return
-        self._begin_stream()
+        self._begin_stream(renews=True)
         self._base = last
         self._window.confirm(last)
         self._window.release(last)

@@ -10,7 +10,7 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from overlay.virtual.stage import numbered_contact
-from pubsub.archive.protocol.frontier import Given, new_stream, stream_of
+from pubsub.archive.protocol.frontier import Given, goes_on, is_fork, new_stream, stream_of
 from pubsub.archive.protocol.messages import Companion
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
@@ -24,6 +24,7 @@ from tests.pubsub.archive.harness import (
 )
 from tests.pubsub.archive.schedules import run_schedule
 from tests.pubsub.archive.test_faults import assert_kept
+from tests.pubsub.archive.test_numbers import ARCHIVE, Desk
 
 FORGETFUL = replace(CONFIG, spare=4)
 """Publishers keep so little that they fork whenever replicas were out of touch."""
@@ -122,6 +123,35 @@ def test_a_replica_gets_what_is_in_two_streams_in_the_order_of_publishing() -> N
 
 def test_a_subscriber_does_not_take_what_comes_in_a_second_stream_for_given() -> None:
     assert_kept(run_schedule(193, archives=4, quarrels=2, config=FORGETFUL), in_order=False)
+
+
+def test_a_stream_that_renews_another_one_does_not_say_that_all_before_it_was_given() -> None:
+    """An archive that lacked the end of a publisher's last stream gave its next one first."""
+    publisher, run = numbered_contact(110).id, b"the run."
+    old, origin = new_stream(publisher, 1_000, 1), stream_of(publisher, run)
+    renewed = new_stream(publisher, 2_000, 2, renews=True)
+    assert not is_fork(renewed)
+    given = Given()
+    assert given.add(origin, old, 18)
+    assert given.add(origin, renewed, 21)
+    for again in given, Given(given.marks()):
+        assert again.covers(origin, 18)
+        assert again.covers(origin, 21)
+        assert not again.covers(origin, 19)
+        assert again.add(origin, old, 19)
+
+
+def test_a_publisher_that_runs_for_long_says_that_it_renews_its_stream() -> None:
+    desk = Desk(forget_runs=100.0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
+    desk.core.add(b"old")
+    desk.answer(1)
+    first = desk.core.stream
+    desk.stage.run_for(30)
+    desk.core.add(b"new")
+    assert desk.core.stream != first
+    assert (goes_on(first), goes_on(desk.core.stream)) == (False, True)
+    assert not is_fork(desk.core.stream)
 
 
 @pytest.mark.sweep
