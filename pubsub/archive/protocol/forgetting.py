@@ -169,6 +169,8 @@ class Forgetting:
 
     def _look(self) -> None:
         self._wait()
+        if not len(self._here):
+            return  # nothing is to be forgotten, and one that has met nobody yet knows of no streams
         topic, before = self._world.topic, self._latest()
         if self._world.damaged():
             self._settle(self.floor)  # what is damaged may be kept, and may come again

@@ -95,6 +95,19 @@ def caught_up(sim: Simulation, runs: int) -> None:
     raise AssertionError([one.store.count(TOPIC) for one in sim.archives])
 
 
+def test_a_new_replica_that_meets_nobody_for_long_lacks_nothing_later() -> None:
+    sim = Simulation(1, archives=1, config=QUICK)
+    sim.stage.run(6)
+    add_runs(sim, 5)
+    sim.apart = True
+    sim.archives.append(sim.make_archive(1))
+    sim.stage.run_for(3 * QUICK.forget_runs)
+    assert sim.archives[1].store.count(TOPIC) == 0
+    sim.apart = False
+    sim.stage.run_for(20)
+    assert [archive.store.count(TOPIC) for archive in sim.archives] == [5, 5]
+
+
 def run_many(runs: int) -> None:
     """Three replicas catch up with very many runs, those that are new too, in messages of bounded size; then
     events go with retention, and the runs with them."""
