@@ -160,6 +160,8 @@ class PublicationAck:
     group: Group
     number: int
     """The view."""
+    run: int = 0
+    """The distributor's: what an earlier run had received, this one may lack."""
 
 
 # Services.

@@ -484,7 +484,8 @@ class DistributorCore:
         if again or service.acknowledged.get(source) != (state.high, stable):
             service.acknowledged[source] = (state.high, stable)
             view = (self.view.group, self.view.number)
-            published = PublicationAck(service.name, source, state.high, stable, *view)
+            run = self.membership.me.run
+            published = PublicationAck(service.name, source, state.high, stable, *view, run)
             self._clients.send(service.publishers[source], published)
 
     def receive_digest(self, sender: Contact, digest: Digest) -> None:

@@ -54,6 +54,8 @@ class PublishingCore(ClientCore):
         self._window: Window[bytes] = Window(config.in_flight, config.in_flight_bytes, len)
         self._stable_in: tuple[Group, int] = (NO_GROUP, 0)
         """The view of which every distributor has them up to `stable`."""
+        self._run = 0
+        """The primary's, as it was heard last; 0 before it was."""
         self._waiting_since = 0.0
         self._send_is_due = False
         self._removing: list[Callable[[], None]] = []
@@ -128,6 +130,7 @@ class PublishingCore(ClientCore):
                 done()
 
     def _connected(self, answer: ClientAnswer) -> None:
+        self._run = 0
         self._window.start_over()
         self._send()
         self._progress()
@@ -145,6 +148,10 @@ class PublishingCore(ClientCore):
         if not self._is_primary(sender) or published.source != self.source:
             return
         self.keeper.heard(sender)
+        if published.run != self._run:
+            if self._run:  # it has come back, before anybody noticed that it had crashed
+                self._window.start_over()
+            self._run = published.run
         if self._window.confirm(published.received):
             self._waiting_since = self._context.now()
         self.received = max(self.received, self._window.confirmed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from overlay.contact import Contact
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import ClientConfig, DistributorConfig
-from tests.pubsub.distributors.theatre import Theatre
+from tests.pubsub.distributors.theatre import DistributorActor, Theatre
 
 STEPS = 24
 LEAST_UP = 3
@@ -18,11 +18,17 @@ QUIET = 15.0
 """Then without loss too, so that no suspicion is in the air at the end."""
 
 
+class NeverAgreed(AssertionError):
+    """The distributors came to no view of all that are up."""
+
+
 class Storm:
     """One storm in one theatre; with odd seeds nothing is kept that is not needed, and with every other of
     those all subscribers accept gaps."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, restarts: bool = False) -> None:
+        """`restarts`: distributors also crash and come back at once, under their identity, in the middle of
+        whatever goes on."""
         network = StageConfig(latency=(0.005, 0.08), loss=0.03, duplicate=0.03)
         recent = 0 if seed % 2 else 1024 * 1024
         self._some_without_gaps = seed % 4 != 1
@@ -34,6 +40,7 @@ class Storm:
         )
         self.random = self.theatre.random
         self._crashed_at = -100.0
+        self._restarts = restarts
 
     def play(self) -> Theatre:
         """Play it, and leave the stage in peace."""
@@ -50,7 +57,8 @@ class Storm:
             self._fault()
             self._publish_for(self.random.uniform(0.5, 2.0))
         theatre.heal()
-        assert theatre.settled(60.0), "the distributors never agreed again"
+        if not theatre.settled(60.0):
+            raise NeverAgreed
         theatre.run(PEACE)
         theatre.stage.config = replace(theatre.stage.config, loss=0.0)
         theatre.run(QUIET)
@@ -70,6 +78,10 @@ class Storm:
             publisher.core.publish(b"m" * size)
 
     def _fault(self) -> None:
+        if self._restarts and self.random.random() < 0.25 and self._may_crash():
+            # Not as a group of its own, which has all that it has when it crashes again.
+            self.theatre.restart(self._victim(), may_found=False)
+            return
         fault = self.random.choice(
             [
                 self._crash_distributor,
@@ -90,12 +102,16 @@ class Storm:
 
     def _crash_distributor(self) -> None:
         """Never a majority at once: the others have time to agree on a view without it."""
-        theatre = self.theatre
-        up = theatre.up(theatre.distributors)
-        now = theatre.stage.now
-        if len(up) > LEAST_UP and now - self._crashed_at > 12.0 and theatre._is_settled():
-            self._crashed_at = now
-            theatre.crash(self.random.choice(up).contact)
+        up = self.theatre.up(self.theatre.distributors)
+        if len(up) > LEAST_UP and self._may_crash() and self.theatre._is_settled():
+            self.theatre.crash(self._victim().contact)
+
+    def _may_crash(self) -> bool:
+        return self.theatre.stage.now - self._crashed_at > 12.0
+
+    def _victim(self) -> DistributorActor:
+        self._crashed_at = self.theatre.stage.now
+        return self.random.choice(self.theatre.up(self.theatre.distributors))
 
     def _crash_subscriber(self) -> None:
         if self.theatre.subscribers and self.random.random() < 0.5:

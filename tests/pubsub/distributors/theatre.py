@@ -99,13 +99,18 @@ class Theatre:
 
     # The cast.
 
-    def restart(self, actor: DistributorActor, services: tuple[str, ...] = ("news",)) -> None:
+    def restart(
+        self,
+        actor: DistributorActor,
+        services: tuple[str, ...] = ("news",),
+        may_found: bool = True,
+    ) -> None:
         """Crash a distributor; it comes back at once, under its identity and with nothing."""
         self.stage.crash(actor.contact)
         self.stage.restart(actor.contact)
         self.distributors.remove(actor)
         self.former.append(actor)
-        self.distributor(services, contact=actor.contact)
+        self.distributor(services, may_found, contact=actor.contact)
 
     def distributor(
         self,
