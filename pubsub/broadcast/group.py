@@ -471,10 +471,10 @@ class Group(GroupChannel):
 
     async def met(self) -> None:
         """Wait until every member has been met; `GroupError` when another process has this rank."""
-        while self._meeting.missing:
-            self._check_open()
-            await self._news.wait()
         self._check_open()
+        while self._meeting.missing:
+            await self._news.wait()
+            self._check_open()
 
     def start_detector(self) -> None:
         """Start the failure detector (`rb`, `urb`); every member must have been met."""

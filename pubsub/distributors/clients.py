@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
@@ -262,7 +262,7 @@ class ServiceSubscription:
         self._subscriber = subscriber
         self._room = subscriber.config.room
         self._queue: deque[ServiceMessage | Gap] = deque()
-        self._events: OrderedDict[bytes, None] = OrderedDict()
+        self._events: dict[bytes, None] = {}
         self._arrival = News()
         self._core: SubscriptionCore | None = None
         self._ended = False

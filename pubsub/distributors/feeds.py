@@ -16,10 +16,10 @@ gaps and duplicates are the publisher's at each of them.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Self
 
+from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
 from pubsub.distributors.light_client import LightClient
@@ -52,6 +52,9 @@ BLOCK_EVENTS = 1024
 REMEMBERED = 8192
 """Events that are recognised as published already."""
 
+MOST_PENDING = 65_536
+"""Events that wait for distributors before this one to publish them; of more the oldest are left to those."""
+
 
 class TopicFeed:
     """Feeds one service from one topic."""
@@ -70,8 +73,8 @@ class TopicFeed:
         self._node = node
         self._source = source_of(core.membership.me.id, entropy().randbytes(RUN_BYTES))
         self._published = 0
-        self._pending: OrderedDict[bytes, tuple[float, Event]] = OrderedDict()
-        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._pending: dict[bytes, tuple[float, Event]] = {}
+        self._seen: dict[bytes, None] = {}
         self._tasks = tasks
         self._reading: asyncio.Task[None] | None = None
         self._now = asyncio.get_running_loop().time
@@ -96,7 +99,7 @@ class TopicFeed:
                 now = self._now()
                 for event in batch:
                     if event.id not in self._seen:
-                        self._pending[event.id] = (now, event)
+                        remember(self._pending, event.id, (now, event), MOST_PENDING)
                 self._publish_due()
 
     def taken(self, block: ServiceBlock) -> None:
@@ -106,9 +109,7 @@ class TopicFeed:
         for event_id in map(event_id_of, block.payloads):
             if event_id is not None:
                 self._pending.pop(event_id, None)
-                self._seen[event_id] = None
-        while len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
+                remember(self._seen, event_id, None, REMEMBERED)
 
     def tick(self) -> None:
         """Publish what those before this one in the view have not."""

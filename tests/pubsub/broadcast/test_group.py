@@ -229,6 +229,11 @@ def test_a_closed_group_leaves_nothing_behind_on_a_runtime_that_goes_on(qos: str
     on_a_network(main)
 
 
+def test_nobody_is_met_outside_the_group() -> None:
+    with pytest.raises(ClosedError, match="inside"):
+        asyncio.run(Group(MEMBERS, 0).met())
+
+
 def test_what_cannot_work_is_refused() -> None:
     def refused(complaint: str, *arguments: Any, **more: Any) -> None:
         with pytest.raises(UsageError, match=complaint):
