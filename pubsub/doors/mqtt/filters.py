@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
+from overlay.topic_name import MAX_LEVELS, MAX_NAME_BYTES
 from pubsub.doors.mqtt.packets import LONGEST_KNOWN, MqttError, Reason
 
 T = TypeVar("T")
 _SHARE = "$share"
+
+_LONGEST = MAX_NAME_BYTES + MAX_LEVELS + 2
+"""Characters of a filter that has something to match: a wildcard may stand for an empty level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,11 @@ class TopicFilter:
             group, _, rest = rest.partition("/")
             if not group or "+" in group or "#" in group:
                 raise _invalid(text)
-        levels = rest.split("/")
+        levels = rest.split("/", MAX_LEVELS + 1)
         if not rest or "#" in levels[:-1] or any(_is_wrong(level) for level in levels):
             raise _invalid(text)
+        if len(levels) > MAX_LEVELS + 1 or len(rest) > _LONGEST or len(group or "") > _LONGEST:
+            raise _invalid(text)  # no topic is so long, or so deep
         return cls(tuple(levels), group)
 
     @property

@@ -34,6 +34,9 @@ _OLD_CODES = {
 }
 """Return codes of a CONNACK packet of MQTT 3.1.1; a client is not told of other reasons."""
 
+LONGEST_CLIENT_ID = 1_024
+"""Characters; a session is kept by it, connected or not."""
+
 MOST_EARLY = 1_000
 """Packets that a client may send before its session is there."""
 
@@ -70,6 +73,8 @@ class Greeting:
         version = self._connection.version = connect.version
         if version != V5 and not connect.client_id and not connect.clean_start:
             raise MqttError(Reason.CLIENT_ID_NOT_VALID, "a lasting session needs a client id")
+        if len(connect.client_id) > LONGEST_CLIENT_ID:
+            raise MqttError(Reason.CLIENT_ID_NOT_VALID, "the client id is too long")
         if connect.will is not None:
             topic_of(connect.will.topic)
         if "authentication_method" in connect.properties:

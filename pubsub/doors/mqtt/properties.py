@@ -184,12 +184,13 @@ def pack_properties(properties: Properties, packet: int, version: int) -> bytes:
         return b""
     if not properties:
         return b"\0"
-    packed = b""
+    packed = bytearray()  # a client may send very many user properties
     for name, value in properties.items():
         number = _IDS[name]
         kind = _KINDS[number]
         for one in value if kind.many else (value,):
-            packed += bytes((number,)) + _pack(kind.type, one)
+            packed.append(number)
+            packed += _pack(kind.type, one)
     return pack_length(len(packed)) + packed
 
 

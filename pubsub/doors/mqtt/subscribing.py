@@ -17,6 +17,7 @@ from pubsub.doors.mqtt.packets import (
     SUBACK,
     UNSUBACK,
     V5,
+    MqttError,
     Reason,
     Reasons,
     Subscribe,
@@ -28,6 +29,10 @@ from pubsub.doors.mqtt.session import Granted, Session
 if TYPE_CHECKING:
     from pubsub.doors.mqtt.connection import Connection
     from pubsub.doors.mqtt.hub import Hub
+
+
+MOST_ASKED = 4_096
+"""Topic filters of one SUBSCRIBE packet."""
 
 
 def name_at_archive(client_id: str, filter: str) -> str:
@@ -133,15 +138,16 @@ def subscribe(hub: Hub, connection: Connection, session: Session, packet: Subscr
     if len(identifiers) > 1:
         raise violation("a SUBSCRIBE packet has several subscription identifiers")
     identifier = identifiers[0] if identifiers else None
-    reasons: list[int | None] = [None] * len(packet.asked)
+    if len(packet.asked) > MOST_ASKED:
+        raise MqttError(Reason.QUOTA_EXCEEDED, "a SUBSCRIBE packet has too many topic filters")
+    reasons: dict[int, int] = {}
 
     def done(place: int, reason: Reason) -> None:
-        reasons[place] = reason
-        codes = [one for one in reasons if one is not None]
-        if len(codes) == len(reasons):
-            if connection.version != V5:
-                codes = [one if one < Reason.UNSPECIFIED else 0x80 for one in codes]
-            connection.send_if_open(Reasons(SUBACK, packet.packet_id, tuple(codes)))
+        is_told = reason < Reason.UNSPECIFIED or connection.version == V5
+        reasons[place] = reason if is_told else Reason.UNSPECIFIED
+        if len(reasons) == len(packet.asked):
+            codes = tuple(reasons[one] for one in range(len(reasons)))
+            connection.send_if_open(Reasons(SUBACK, packet.packet_id, codes))
 
     for place, asked in enumerate(packet.asked):
         hub.subscribe(session, asked, identifier, partial(done, place))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pubsub.doors.mqtt import connection, greeting, hub, publishing
+from pubsub.doors.mqtt import connection, greeting, hub, publishing, subscribing
 from pubsub.doors.mqtt.network import Open
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
@@ -55,6 +55,37 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
     door.clock.run(6)
     assert silent.is_closed
     assert door.dropped("client_without_connect") == 1
+
+
+def test_filters_that_no_topic_can_match_are_refused() -> None:
+    door = Door()
+    client = door.client("c")
+    deepest = "/".join(["+"] * 32)
+    fine = [deepest, deepest + "/#", "a" * 254, "$share/group/" + deepest]
+    wrong = [deepest + "/+/+", deepest + "/+/#", "a" * 290, f"$share/{'g' * 290}/a"]
+    client.send(Subscribe(1, tuple(Asked(one) for one in (*fine, *wrong))))
+    answer = client.got[-1]
+    assert isinstance(answer, Reasons)
+    assert answer.reasons == (0,) * len(fine) + (Reason.TOPIC_FILTER_INVALID,) * len(wrong)
+
+
+def test_a_subscribe_packet_with_very_many_filters_ends_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscribing, "MOST_ASKED", 10)
+    client = Door().client("c")
+    client.send(Subscribe(1, (Asked("a"),) * 10))
+    assert not client.is_closed
+    client.send(Subscribe(1, (Asked("a"),) * 11))
+    assert client.is_closed
+    assert client.got[-1].reason == Reason.QUOTA_EXCEEDED  # type: ignore[union-attr]
+
+
+def test_a_client_id_may_not_be_of_any_length() -> None:
+    door = Door()
+    assert not door.client("c" * 1_024).is_closed
+    assert door.client("c" * 1_025).is_closed
+    assert door.dropped("client_client_id_not_valid") == 1
 
 
 @pytest.mark.parametrize("qos", [0, 1])
