@@ -172,7 +172,7 @@ class Node:
             finds_all=attachment.finds_all,
             is_light=attachment.is_light,
             metrics=self.metrics,
-            observer=self._trace,
+            trace=self._trace,
             watch=attachment.watch,
             unwatch=attachment.unwatch,
             refusal=None if self.validation.asks_nothing else self.validation.refusal,

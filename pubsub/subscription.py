@@ -25,13 +25,14 @@ from overlay.contact import ID_BYTES, PeerId
 from overlay.context import Timer
 from overlay.errors import UsageError
 from overlay.metrics import Metrics
-from pubsub.camcast.observer import EventDrops, Observer
+from pubsub.camcast.observer import EventDrops
 from pubsub.event import Batch, Event, Origin, event_ids
 from pubsub.reliable.order import PatientOrder, Verdict
 from pubsub.topic import Pattern
 
 if TYPE_CHECKING:
     from pubsub.node import Node
+    from pubsub.trace import Trace
 
 Overflow = Literal["drop_oldest", "drop_newest", "block"]
 Order = Literal["none", "fifo"]
@@ -57,17 +58,17 @@ class Deliveries:
     Both are counted, and have a row in the trace where one is written. An event that is delivered and then
     makes room for a newer one before the application took it is both."""
 
-    def __init__(self, metrics: Metrics, observer: Observer | None = None) -> None:
+    def __init__(self, metrics: Metrics, trace: Trace | None = None) -> None:
         self._delivered = metrics.counter("events_delivered", "Events given to subscriptions.")
-        self._drops = EventDrops(metrics, observer)
-        self._observer = observer
+        self._drops = EventDrops(metrics, trace)
+        self._trace = trace
 
     def delivered(self, pattern: Pattern, batch: Batch) -> None:
         """These events are in the queue of a subscription to `pattern`."""
         self._delivered.value += len(batch.data)
-        if self._observer is not None:
+        if self._trace is not None:
             for event in event_ids(batch.source, (batch.numbers,)):
-                self._observer.record(
+                self._trace.record(
                     "deliver",
                     pattern.topic.name,
                     event=event,

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 
 from overlay.errors import UsageError
 from overlay.metrics import Metrics
-from pubsub.camcast.observer import Observer
 from pubsub.event import Batch, Origin
 from pubsub.subscription import Deliveries
 from pubsub.topic import Pattern, Topic
+from pubsub.trace import Trace
 
 try:
     from opentelemetry import trace as tracing
@@ -74,10 +74,8 @@ class Telemetry:
 class TracedDeliveries(Deliveries):
     """Deliveries to the subscriptions of a node, with spans."""
 
-    def __init__(
-        self, telemetry: Telemetry, metrics: Metrics, observer: Observer | None = None
-    ) -> None:
-        super().__init__(metrics, observer)
+    def __init__(self, telemetry: Telemetry, metrics: Metrics, trace: Trace | None = None) -> None:
+        super().__init__(metrics, trace)
         self._telemetry = telemetry
 
     def delivered(self, pattern: Pattern, batch: Batch) -> None:

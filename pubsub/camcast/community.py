@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from overlay.channel.buffer import Until
 from overlay.contact import Contact, PeerId
@@ -33,7 +33,7 @@ from pubsub.camcast.messages import (
     NewProcessesAnswer,
     Prune,
 )
-from pubsub.camcast.observer import EventDrops, Observer, Routes
+from pubsub.camcast.observer import EventDrops, Routes
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.upward import Upward
 from pubsub.event import (
@@ -47,6 +47,9 @@ from pubsub.event import (
 )
 from pubsub.topic import Topic
 from pubsub.validation import NO_RIGHT, REFUSED
+
+if TYPE_CHECKING:
+    from pubsub.trace import Trace
 
 Deliver = Callable[[Block, int, Sequence[range]], None]
 """Takes a block, after how many hops it came, and the numbers of its events that are new here."""
@@ -80,7 +83,7 @@ class Services:
     """Whether `find_contacts` knows of every community, and not only of some."""
     is_light: bool = False
     """Whether this process is a light member, which leaves most of the upkeep to others."""
-    observer: Observer | None = None
+    trace: Trace | None = None
     watch: Callable[[Contact], None] = lambda contact: None
     """Have a member of the topic table watched by the failure detector."""
     unwatch: Callable[[Contact], None] = lambda contact: None
@@ -134,7 +137,7 @@ class Community:
         self._leases = leases
         self._hand_up = hand_up
         self._context = services.control
-        self._observer = services.observer
+        self._trace = services.trace
         self.heard = heard
         self.events = 0
         """How many events have come, or were published here."""
@@ -153,7 +156,7 @@ class Community:
         metrics = services.metrics
         self._received = metrics.counter("events_received", "Copies of events received.")
         self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
-        self._drops = EventDrops(metrics, services.observer)
+        self._drops = EventDrops(metrics, services.trace)
         self._make_parts(services, leases)
 
     def _make_parts(self, services: Services, leases: Leases) -> None:
@@ -360,21 +363,21 @@ class Community:
     # Events.
 
     def forward(self, to: Sequence[Contact], gossip: Gossip) -> bool:
-        if self._observer is not None:
+        if self._trace is not None:
+            block, hops = gossip.block, gossip.hops
             for member in to:
-                self.record_block("send", gossip.block, gossip.hops, member.id)
+                self.record("send", block.source, (block.numbers,), peer=member.id, hops=hops)
         return self._leases.send(to, gossip)
 
     def withdraw(self, to: Contact, source: bytes) -> list[range]:
         return self._services.carrier.withdraw(to, self.name, source)
 
     def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
-        if self._observer is not None:
+        if self._trace is not None:
             numbers = read_ranges(announcement.source, announcement.ranges)
             assert numbers is not None
-            for event_id in event_ids(announcement.source, numbers):
-                for member in to:
-                    self.record("announce", event=event_id, peer=member.id)
+            for member in to:
+                self.record("announce", announcement.source, numbers, peer=member.id)
         for member in to:
             self._leases.warm(member, self.name, partial(self._tell, member, announcement))
 
@@ -402,8 +405,8 @@ class Community:
 
     def publish(self, block: Block) -> Spread:
         """Disseminate a block of this process's own events."""
-        if self._observer is not None:
-            self.record_block("publish", block)
+        if self._trace is not None:
+            self.record("publish", block.source, (block.numbers,))
         return Spread(*self._take(block, 0, (block.numbers,), None, True))
 
     def receive(self, sender: Contact, copy: Copy) -> None:
@@ -431,14 +434,14 @@ class Community:
             self._duplicates.value += count - sum(map(len, new))
         if self._lost.sources and (after_all := self._lost.count(source, new)):
             self.lost(-after_all)
-        if self._observer is not None:
-            self._record_reception(block, copy.hops, sender, new)
+        if self._trace is not None:
+            known = [range(n, n + 1) for n in block.numbers if not any(n in part for part in new)]
+            self.record("receive", source, new, peer=sender.id, hops=copy.hops)
+            self.record("duplicate", source, known, peer=sender.id, hops=copy.hops)
         self._take(block, min(copy.hops, MOST_HOPS), new, sender, copy.upward)
 
     def _receive_again(self, sender: Contact, copy: Copy, source: bytes, numbers: range) -> None:
-        if self._observer is not None:
-            for event in event_ids(source, (numbers,)):
-                self.record("duplicate", event=event, peer=sender.id, hops=copy.hops)
+        self.record("duplicate", source, (numbers,), peer=sender.id, hops=copy.hops)
         if not copy.upward:
             self._dissemination.heard_again(source, copy.hops, sender)
 
@@ -452,23 +455,11 @@ class Community:
         elif reason != NO_RIGHT:
             self._services.useless(sender)  # honest members check what they pass on
 
-    def _record_reception(
-        self, block: Block, hops: int, sender: Contact | None, new: Sequence[range]
-    ) -> None:
-        """A row for each event of a block: what it had not had is received, the rest a duplicate."""
-        peer = None if sender is None else sender.id
-        received = set(event_ids(block.source, new))
-        for event in event_ids(block.source, (block.numbers,)):
-            kind = "receive" if event in received else "duplicate"
-            self.record(kind, event=event, peer=peer, hops=hops)
-
     def receive_own(self, block: Block, hops: int) -> None:
         """A block that reached this process in a subtopic's community: it is its own link."""
         new = self.heard.missing(block.source, block.first, block.count)
         if new:
-            if self._observer is not None:
-                for event in event_ids(block.source, new):
-                    self.record("receive", event=event, hops=hops)
+            self.record("receive", block.source, new, hops=hops)
             self._take(block, hops, new, None, True)
 
     def _take(
@@ -516,27 +507,19 @@ class Community:
     def record(
         self,
         kind: str,
+        source: bytes | None = None,
+        numbers: Sequence[range] = (),
         *,
-        event: bytes | None = None,
         peer: PeerId | None = None,
         hops: int | None = None,
         detail: str | None = None,
     ) -> None:
-        if self._observer is not None:
-            self._observer.record(kind, self.name, event=event, peer=peer, hops=hops, detail=detail)
-
-    def record_block(
-        self,
-        kind: str,
-        block: Block,
-        hops: int | None = None,
-        peer: PeerId | None = None,
-        detail: str | None = None,
-    ) -> None:
-        """A row for each event of a block."""
-        if self._observer is not None:
-            for event in event_ids(block.source, (block.numbers,)):
-                self.record(kind, event=event, peer=peer, hops=hops, detail=detail)
+        """A row in the trace, if there is one, for each of these events; one row for what names none."""
+        if self._trace is not None:
+            for event in (None,) if source is None else event_ids(source, numbers):
+                self._trace.record(
+                    kind, self.name, event=event, peer=peer, hops=hops, detail=detail
+                )
 
 
 def _ignore(_: bool) -> None:

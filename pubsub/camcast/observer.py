@@ -1,15 +1,17 @@
-"""What a process tells: one call for each thing that happens, for traces and tests, a count of drops, and how
-some events came."""
+"""What a process tells of events: a count of drops, with rows in the trace, and how some events came."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, islice, starmap
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from overlay.contact import Contact, PeerId
 from overlay.metrics import Metrics
 from pubsub.event import event_ids
+
+if TYPE_CHECKING:
+    from pubsub.trace import Trace
 
 ONE = (range(1),)
 """One event, of which the number is not known."""
@@ -24,27 +26,12 @@ KEPT = 4
 """Blocks that are kept of each step."""
 
 
-class Observer(Protocol):
-    """`kind` is one of `pubsub.trace.KINDS`, which docs/traces.md describes."""
-
-    def record(
-        self,
-        kind: str,
-        topic: str,
-        *,
-        event: bytes | None = None,
-        peer: PeerId | None = None,
-        hops: int | None = None,
-        detail: str | None = None,
-    ) -> None: ...
-
-
 class EventDrops:
     """The one way in which a node drops events: counted under a reason, with a row in the trace for each."""
 
-    def __init__(self, metrics: Metrics, observer: Observer | None = None) -> None:
+    def __init__(self, metrics: Metrics, trace: Trace | None = None) -> None:
         self._family = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
-        self._observer = observer
+        self._trace = trace
 
     def add(
         self,
@@ -58,10 +45,10 @@ class EventDrops:
 
         Without a source it is not known which event it is: its row names none."""
         self._family.add(reason, sum(map(len, numbers)))
-        if self._observer is not None:
+        if self._trace is not None:
             known = [None] if source is None else event_ids(source, numbers)
             for event in islice(known, MOST_ROWS):
-                self._observer.record("drop", topic, event=event, peer=peer, detail=reason)
+                self._trace.record("drop", topic, event=event, peer=peer, detail=reason)
 
 
 class Route(NamedTuple):

@@ -76,7 +76,7 @@ class Process:
         self._leaving: dict[str, tuple[Timer, HeardEvents, Until]] = {}
         self._context = services.control
         self._questions: dict[tuple[PeerId, int], None] = {}
-        self._drops = EventDrops(services.metrics, services.observer)
+        self._drops = EventDrops(services.metrics, services.trace)
         self.leases = Leases(
             services.questions,
             services.carrier,

@@ -75,8 +75,16 @@ class Upward:
             tried[other.id] = None
             self._send_to(other, up, table, tried)
 
-        self._sent.value += up.block.count
-        community.record_block("upward", up.block, up.hops, to.id, up.community)
+        block = up.block
+        self._sent.value += block.count
+        community.record(
+            "upward",
+            block.source,
+            (block.numbers,),
+            peer=to.id,
+            hops=up.hops,
+            detail=up.community,
+        )
         self._leases.send_surely(to, up, confirmed)
 
 

@@ -200,8 +200,8 @@ def test_a_block_with_a_number_far_ahead_is_not_followed_by_questions_for_ever()
 
 def test_a_gap_of_any_size_has_a_bounded_number_of_rows_in_the_trace() -> None:
     rows: list[str] = []
-    observer: Any = SimpleNamespace(record=lambda kind, topic, **_: rows.append(kind))
-    EventDrops(Metrics(), observer).add("lost", TOPIC, SOURCES[0], (range(1, LAST_NUMBER),))
+    trace: Any = SimpleNamespace(record=lambda kind, topic, **_: rows.append(kind))
+    EventDrops(Metrics(), trace).add("lost", TOPIC, SOURCES[0], (range(1, LAST_NUMBER),))
     assert len(rows) == MOST_ROWS
 
 
