@@ -90,14 +90,6 @@ class OwnBlock:
     def is_settled(self) -> bool:
         return self.complete and self.acknowledged + self.failed >= self.copies
 
-    def copy_settled(self, arrived: bool) -> None:
-        if arrived:
-            self.acknowledged += 1
-        else:
-            self.failed += 1
-        if self._waiter is not None or self._then:
-            self.wake()
-
     def want_answers(self) -> None:
         """Do not wait until members acknowledge the block by themselves, with what else comes."""
         if not (self.wants_answers or self.is_settled):
@@ -111,6 +103,11 @@ class OwnBlock:
         if left > 1:
             self.awaited[peer] = left - 1
         return left > 0
+
+    @property
+    def has_waiter(self) -> bool:
+        """Whether somebody waits for any change."""
+        return self._waiter is not None
 
     def when_settled(self, then: Callable[[], None]) -> None:
         if self.is_settled:
@@ -364,9 +361,7 @@ class Outlet:
             return
         payloads, own.payloads = own.payloads, []
         self._next = own.first + len(payloads)
-        block = self._carrier.make(own.source, own.first, own.head, payloads)
-        self._carrier.opened(own, block)
-        spread = self._publish(block)
+        spread = self._publish(self._carrier.opened(own, payloads))
         own.targets = len(spread.members)
         own.upward = len(spread.upward)
         self._carrier.completed(own)

@@ -273,22 +273,22 @@ class BlockCarrier:
                 outlet.close()
             self._is_alone = False
 
-    def opened(self, own: OwnBlock, block: Block) -> None:
-        """Count the copies of a block that is about to be spread, for as long as any is open."""
-        own.block = block
+    def opened(self, own: OwnBlock, payloads: Sequence[bytes]) -> Block:
+        """A block that is about to be spread; its copies are counted for as long as any is open."""
+        block = own.block = self.make(own.source, own.first, own.head, payloads)
         self._open[block] = own
         self._published += block.count
         if self._published >= EVENTS_A_TURN:
             self.is_pace_due = True
+        return block
 
     def completed(self, own: OwnBlock) -> None:
         """All copies of the block have been decided on, unless one fails."""
         own.complete = True
         if own.wants_answers:
             self.ask(own)
-        if own.sent + own.refused >= own.copies:
-            self._close_if_done(own)
-            own.wake()
+        if own.has_waiter or own.acknowledged + own.failed >= own.copies or not self._acknowledged:
+            self._changed(own)
 
     def ask(self, own: OwnBlock) -> None:
         """Have the members that were sent an own block acknowledge it now."""
@@ -306,8 +306,8 @@ class BlockCarrier:
         own = self._open.get(gossip.block)
         if own is not None:
             own.refused += 1
-            own.copy_settled(False)
-            self._close_if_done(own)
+            own.failed += 1
+            self._changed(own)
 
     def send(self, to: Sequence[Contact], gossip: Gossip, untils: Mapping[PeerId, Until]) -> int:
         last, data = self._encoded
@@ -357,8 +357,7 @@ class BlockCarrier:
         if self._handed_over >= BYTES_A_TURN:
             self.is_pace_due = True
         if own.complete:
-            own.wake()
-            self._close_if_done(own)
+            self._changed(own)
 
     def tell(self, to: Contact, message: object, until: Until) -> None:
         self._ways.tell(to, message, until)
@@ -371,9 +370,8 @@ class BlockCarrier:
 
         Its channel goes on for longer, and they may arrive after all; that changes no receipt any more."""
         for own in [own for own in self._open.values() if peer in own.awaited]:
-            for _ in range(own.awaited.pop(peer)):
-                own.copy_settled(False)
-            self._close_if_done(own)
+            own.failed += own.awaited.pop(peer)
+            self._changed(own)
 
     # Pacing.
 
@@ -396,10 +394,15 @@ class BlockCarrier:
     def _answered(self, own: OwnBlock, peer: PeerId, arrived: bool) -> None:
         """A copy of an own block is acknowledged, or given up by its channel."""
         if own.forget(peer):
-            own.copy_settled(arrived)
-            if own.acknowledged + own.failed >= own.copies:
-                self._close_if_done(own)
+            if arrived:
+                own.acknowledged += 1
+            else:
+                own.failed += 1
+            if own.has_waiter or own.acknowledged + own.failed >= own.copies:
+                self._changed(own)
 
-    def _close_if_done(self, own: OwnBlock) -> None:
+    def _changed(self, own: OwnBlock) -> None:
+        """Tell those who wait for an own block, and forget it once nothing more will be known of it."""
         if own.is_settled if self._acknowledged else own.all_sent:
             self._open.pop(own.block, None)
+        own.wake()
