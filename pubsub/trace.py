@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from overlay.contact import PeerId
+from overlay.context import Timer
 from overlay.errors import UsageError, why
 
 COLUMNS = ("time", "node", "kind", "topic", "event", "peer", "hops", "detail")
@@ -42,10 +43,6 @@ STAR = "*"
 
 class TraceError(UsageError):
     """The trace cannot be written where it was asked for."""
-
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
 
 
 Later = Callable[[float, Callable[[], None]], Timer]

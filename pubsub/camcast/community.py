@@ -229,6 +229,7 @@ class Community:
         return self.outlook(self._context.now()).table
 
     def outlook(self, now: float) -> Outlook:
+        """The topic table and the fanout; the same object for as long as neither has changed."""
         if now >= self._outlook_until:
             self._look_around(now)
         return self._outlook
@@ -363,6 +364,9 @@ class Community:
     # Events.
 
     def forward(self, to: Sequence[Contact], gossip: Gossip) -> bool:
+        """Send a copy of the block to each of these members of the community.
+
+        Whether each has left, and arrives unless the member is gone."""
         if self._trace is not None:
             block, hops = gossip.block, gossip.hops
             for member in to:
@@ -370,9 +374,11 @@ class Community:
         return self._leases.send(to, gossip)
 
     def withdraw(self, to: Contact, source: bytes) -> list[range]:
+        """Take back copies of a run's blocks that have not left for a member: of which events."""
         return self._services.carrier.withdraw(to, self.name, source)
 
     def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
+        """Tell each of these members of events, once it is sure that it is one."""
         if self._trace is not None:
             numbers = read_ranges(announcement.source, announcement.ranges)
             assert numbers is not None
@@ -386,12 +392,15 @@ class Community:
             self._leases.tell(member, self.name, announcement)
 
     def missing(self, source: bytes, numbers: range) -> Sequence[range]:
+        """Which of these events this process has not had."""
         return self.heard.missing(source, numbers.start, len(numbers))
 
     def give_up(self, source: bytes | None, numbers: Sequence[range], reason: str) -> None:
+        """Count events, or what a peer says of them, that are dropped."""
         self._drops.add(reason, self.name, source, numbers)
 
     def lose(self, source: bytes, numbers: Sequence[range], reason: str) -> None:
+        """Count events that this process has heard of and will not get, and tell the subscriptions."""
         new = self._lost.add(source, numbers)
         if new:  # several may have announced what nobody kept
             self._drops.add(reason, self.name, source, new)

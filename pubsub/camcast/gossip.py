@@ -11,14 +11,14 @@ Processes known to have the block, the one it came from and its publisher, are l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Randomness
-from overlay.metrics import Metrics
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
-from pubsub.camcast.parameters import Parameters
 from pubsub.event import Gossip
+
+if TYPE_CHECKING:
+    from pubsub.camcast.community import Community
 
 
 class Outlook(NamedTuple):
@@ -30,123 +30,48 @@ class Outlook(NamedTuple):
     """floor(ln N + c)."""
 
 
-class Neighbourhood(Protocol):
-    """What a dissemination strategy sees of its community."""
+class EagerGossip:
+    """Sends the whole block to every target at once: the paper's rule, and the fewest rounds.
 
-    name: str
-    """The community's topic."""
+    Also what a community asks of any strategy: how an event spreads within it once this process has it,
+    not how it goes upward. What others' strategies say is nothing to this one."""
 
-    @property
-    def context(self) -> Context:
-        """The context for messages other than events and their ids; these messages arrive."""
-        ...
-
-    @property
-    def random(self) -> Randomness: ...
-
-    @property
-    def parameters(self) -> Parameters: ...
-
-    @property
-    def metrics(self) -> Metrics: ...
-
-    def outlook(self, now: float) -> Outlook:
-        """The topic table and the fanout; the same object for as long as neither has changed."""
-        ...
-
-    def forward(self, to: Sequence[Contact], gossip: Gossip) -> bool:
-        """Send a copy of the block to each of these members of the community.
-
-        Whether each has left, and arrives unless the member is gone."""
-        ...
-
-    def withdraw(self, to: Contact, source: bytes) -> list[range]:
-        """Take back copies of a run's blocks that have not left for a member: of which events."""
-        ...
-
-    def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
-        """Tell each of these members of events, once it is sure that it is one."""
-        ...
-
-    def missing(self, source: bytes, numbers: range) -> Sequence[range]:
-        """Which of these events this process has not had."""
-        ...
-
-    def give_up(self, source: bytes | None, numbers: Sequence[range], reason: str) -> None:
-        """Count events, or what a peer says of them, that are dropped."""
-        ...
-
-    def lose(self, source: bytes, numbers: Sequence[range], reason: str) -> None:
-        """Count events that this process has heard of and will not get, and tell the subscriptions."""
-        ...
-
-
-class Dissemination(Protocol):
-    """How an event spreads within one community once this process has it; not how it goes upward."""
+    def __init__(self, community: Community) -> None:
+        self._community = community
 
     def spread(self, gossip: Gossip, sender: Contact | None) -> Sequence[Contact]:
         """Take part in spreading a block with new events; returns the members that it was sent to at once.
 
         The block is ready to be forwarded, its hops already counted. `sender` is None for a block that is
         this process's own, or has come to it in a subtopic's community."""
-        ...
-
-    def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
-        """A copy of a block of which this process had every event, from within the community."""
-        ...
-
-    def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
-        """A message from another process's strategy."""
-        ...
-
-    def gone(self, peer: PeerId) -> None:
-        """A process is not a member, or is not to be sent events."""
-        ...
-
-    def reconfigure(self) -> None:
-        """The community's parameters have changed."""
-        ...
-
-    def stop(self) -> None:
-        """The community is being left; no timer is left."""
-        ...
-
-
-class EagerGossip:
-    """Sends the whole block to every target at once: the paper's rule, and the fewest rounds."""
-
-    def __init__(self, neighbourhood: Neighbourhood) -> None:
-        self._neighbourhood = neighbourhood
-
-    def spread(self, gossip: Gossip, sender: Contact | None) -> Sequence[Contact]:
         targets = self._targets(gossip.block.publisher, sender)
         if targets:
-            self._neighbourhood.forward(targets, gossip)
+            self._community.forward(targets, gossip)
         return targets
 
     def _targets(self, publisher: PeerId, sender: Contact | None) -> list[Contact]:
-        neighbourhood = self._neighbourhood
-        table, fanout = neighbourhood.outlook(neighbourhood.context.now())
+        community = self._community
+        table, fanout = community.outlook(community.context.now())
         known_to = (publisher, publisher if sender is None else sender.id)
         candidates = [member for member in table if member.id not in known_to]
         if len(candidates) > fanout:
-            candidates = neighbourhood.random.sample(candidates, fanout)
+            candidates = community.random.sample(candidates, fanout)
         return candidates
 
     def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
-        """Nothing to learn: every target gets the whole block whatever the others do."""
+        """A copy of a block of which this process had every event, from within the community."""
 
     def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
-        """Nobody announces anything where all are eager."""
+        """A message from another process's strategy."""
 
     def gone(self, peer: PeerId) -> None:
-        """Targets are drawn from the table."""
+        """A process is not a member, or is not to be sent events."""
 
     def reconfigure(self) -> None:
-        """Parameters are looked up with every block."""
+        """The community's parameters have changed."""
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """The community is being left; no timer is left."""
 
 
-DisseminationFactory = Callable[[Neighbourhood], Dissemination]
+DisseminationFactory = Callable[["Community"], EagerGossip]

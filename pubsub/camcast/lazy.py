@@ -32,17 +32,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
-from pubsub.camcast.gossip import EagerGossip, Neighbourhood, Outlook
+from pubsub.camcast.gossip import EagerGossip, Outlook
 from pubsub.camcast.heard import Ranges, read_ranges
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.observer import ONE
 from pubsub.camcast.repair import KeptBlocks, MissingEvents
 from pubsub.event import Gossip
 from pubsub.reliable.numbers import Numbers
+
+if TYPE_CHECKING:
+    from pubsub.camcast.community import Community
 
 RUNS = 1024
 """Publishers' runs that are followed at a time in a community; the one silent for longest is forgotten."""
@@ -119,24 +123,23 @@ class _Run:
         """Every event with a number between these, both included, has been heard of."""
 
 
-class LazyGossip:
+class LazyGossip(EagerGossip):
     """The strategy of one community on one process."""
 
-    def __init__(self, neighbourhood: Neighbourhood) -> None:
-        self._neighbourhood = neighbourhood
-        self._eager = EagerGossip(neighbourhood)
-        self._context = neighbourhood.context
-        self._topic = neighbourhood.name
+    def __init__(self, community: Community) -> None:
+        super().__init__(community)
+        self._context = community.context
+        self._topic = community.name
         self._runs: dict[bytes, _Run] = {}
-        parameters = neighbourhood.parameters
+        parameters = community.parameters
         self._kept = KeptBlocks(parameters.keep_bytes, parameters.keep_seconds)
-        self._missing = MissingEvents(neighbourhood, self._latest)
+        self._missing = MissingEvents(community, self._latest)
         self._news: list[tuple[bytes, _Route]] = []
         self._timer: Timer | None = None
         self._announced_at = -inf
         # By its id: likely it is another one than the other members have.
         self._share_of_delay = 1 - SPREAD_PART * self._context.contact.id[0] / 256
-        metrics = neighbourhood.metrics
+        metrics = community.metrics
         self._announced = metrics.counter("events_announced", "Ids of events announced.")
         self._fetched = metrics.counter(
             "events_fetched", "Events sent to members that asked for them."
@@ -147,7 +150,7 @@ class LazyGossip:
     def spread(self, gossip: Gossip, sender: Contact | None) -> Sequence[Contact]:
         block = gossip.block
         if block.eager or block.topic != self._topic:
-            return self._eager.spread(gossip, sender)
+            return super().spread(gossip, sender)
         run = self._runs.pop(block.source, None) or self._new_run()
         self._runs[block.source] = run  # last again: the order is that of the latest news
         if sender is not None:
@@ -160,11 +163,11 @@ class LazyGossip:
         now = self._context.now()
         route = run.route
         known_to = None if sender is None else sender.id
-        outlook = self._neighbourhood.outlook(now)
+        outlook = self._community.outlook(now)
         if route is None or route.outlook is not outlook or route.known_to != known_to:
             route = self._draw_route(run, outlook, block.publisher, known_to)
         sent = route.sent
-        is_sure = not sent or self._neighbourhood.forward(sent, gossip)
+        is_sure = not sent or self._community.forward(sent, gossip)
         run.heard_at = now
         first = block.first
         if first > run.newest:
@@ -191,7 +194,7 @@ class LazyGossip:
         if not is_sure:
             route.doubtful.append(numbers)
         if self._timer is None:
-            delay = self._neighbourhood.parameters.announce_delay
+            delay = self._community.parameters.announce_delay
             if now < self._announced_at + delay:
                 delay *= FLOW_DELAYS * self._share_of_delay
             self._timer = self._context.call_later(delay, self._announce)
@@ -220,7 +223,7 @@ class LazyGossip:
             return
         ranges = read_ranges(message.source, message.ranges)
         if ranges is None:
-            self._neighbourhood.give_up(None, ONE, "malformed_event")
+            self._community.give_up(None, ONE, "malformed_event")
         elif isinstance(message, AnnounceBlocks):
             for numbers in ranges:
                 self._receive_announcement(sender, message.source, numbers)
@@ -234,7 +237,7 @@ class LazyGossip:
                 run.route = None
 
     def reconfigure(self) -> None:
-        parameters = self._neighbourhood.parameters
+        parameters = self._community.parameters
         self._kept.resize(parameters.keep_bytes, parameters.keep_seconds)
 
     def stop(self) -> None:
@@ -301,10 +304,10 @@ class LazyGossip:
     def _draw(self, members: list[Contact], most: int) -> list[Contact]:
         if len(members) <= most:
             return members
-        return self._neighbourhood.random.sample(members, max(most, 0))
+        return self._community.random.sample(members, max(most, 0))
 
     def _table(self) -> tuple[Contact, ...]:
-        return self._neighbourhood.outlook(self._context.now()).table
+        return self._community.outlook(self._context.now()).table
 
     def _receive_prune(self, sender: Contact, prune: Prune) -> None:
         run = self._runs.get(prune.source)
@@ -319,7 +322,7 @@ class LazyGossip:
         if run.wants.get(member.id) is not False:
             remember(run.wants, member.id, False, MOST_LINKS)
             run.route = None
-            self._tell((member,), source, self._neighbourhood.withdraw(member, source))
+            self._tell((member,), source, self._community.withdraw(member, source))
 
     # Announcing, and fetching.
 
@@ -338,7 +341,7 @@ class LazyGossip:
     def _tell(self, members: Sequence[Contact], source: bytes, numbers: list[range]) -> None:
         numbers.sort(key=_start)
         for part in Ranges(numbers).parts():
-            self._neighbourhood.announce(members, AnnounceBlocks(self._topic, source, part))
+            self._community.announce(members, AnnounceBlocks(self._topic, source, part))
             self._announced.value += sum(part[1::2]) * len(members)
 
     def _receive_announcement(self, sender: Contact, source: bytes, numbers: range) -> None:
@@ -368,7 +371,7 @@ class LazyGossip:
                 if found.missing(stretch.start, stretch.stop):
                     found.add_span(stretch.start, stretch.stop - 1)
                     self._fetched.value += len(stretch)
-                    self._neighbourhood.forward((sender,), gossip._replace(asked_for=True))
+                    self._community.forward((sender,), gossip._replace(asked_for=True))
             for gap in found.missing(numbers.start, numbers.stop):
                 self._not_kept.value += len(gap)
 

@@ -21,14 +21,17 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf
+from typing import TYPE_CHECKING
 
 from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
-from pubsub.camcast.gossip import Neighbourhood
 from pubsub.camcast.heard import Ranges
 from pubsub.camcast.messages import FetchBlocks
 from pubsub.event import MOST_EVENTS, Gossip
+
+if TYPE_CHECKING:
+    from pubsub.camcast.community import Community
 
 MOST_ANNOUNCEMENTS = 4096
 """Ranges of announced events that are waited for at a time."""
@@ -186,12 +189,10 @@ class _Asked:
 class MissingEvents:
     """The events that were announced to one process in one community and have not come."""
 
-    def __init__(
-        self, neighbourhood: Neighbourhood, latest: Callable[[bytes], tuple[float, int]]
-    ) -> None:
+    def __init__(self, community: Community, latest: Callable[[bytes], tuple[float, int]]) -> None:
         """`latest(source)`: when the source's latest event came, and its number."""
-        self._neighbourhood = neighbourhood
-        self._context = neighbourhood.context
+        self._community = community
+        self._context = community.context
         self._latest = latest
         self._waiting: list[_Announcement] = []
         """A heap: the one that is due first is first."""
@@ -203,7 +204,7 @@ class MissingEvents:
         self._asked_events = 0
         self._blamed: dict[PeerId, float] = {}
         """Until when a broken promise of a member counts."""
-        self._broken = neighbourhood.metrics.counter(
+        self._broken = community.metrics.counter(
             "promises_broken", "Times that a member named events and did not send them in time."
         )
         self._makes_way_at = -inf
@@ -222,14 +223,14 @@ class MissingEvents:
         believed = numbers.stop - MOST_SKIPPED
         if numbers.start < believed:
             lost = range(max(numbers.start, believed - MOST_LOST), believed)
-            self._neighbourhood.lose(source, (lost,), "too_many_missing")
+            self._community.lose(source, (lost,), "too_many_missing")
             numbers = range(believed, numbers.stop)
         self._wait_for(source, numbers, sender, ANSWER_DELAYS * self._delay)
 
     def _wait_for(self, source: bytes, numbers: range, holder: Contact, seconds: float) -> None:
         now = self._context.now()
         if len(self._waiting) >= MOST_ANNOUNCEMENTS and not self._make_way_for(holder, now):
-            self._neighbourhood.lose(source, (numbers,), "too_many_missing")
+            self._community.lose(source, (numbers,), "too_many_missing")
             return
         self._push(source, numbers, holder, now, now + seconds)
         self._arm()
@@ -245,8 +246,8 @@ class MissingEvents:
         for one in before:
             if not self._is_blamed(one.announcer, now):
                 self._waiting.append(one)
-            elif missing := self._neighbourhood.missing(one.source, one.numbers):
-                self._neighbourhood.lose(one.source, missing, "too_many_missing")
+            elif missing := self._community.missing(one.source, one.numbers):
+                self._community.lose(one.source, missing, "too_many_missing")
         heapify(self._waiting)
         return len(self._waiting) < len(before)
 
@@ -264,7 +265,7 @@ class MissingEvents:
         for asked in asked_for:
             if asked.go_on:
                 latest = asked.latest
-            rest = self._neighbourhood.missing(source, asked.numbers)
+            rest = self._community.missing(source, asked.numbers)
             if not rest:
                 self._remove(asked)
         return latest
@@ -278,7 +279,7 @@ class MissingEvents:
 
     @property
     def _delay(self) -> float:
-        return self._neighbourhood.parameters.fetch_delay
+        return self._community.parameters.fetch_delay
 
     def _arm(self) -> None:
         due = [announcement.due for announcement in self._waiting[:1]]
@@ -302,7 +303,7 @@ class MissingEvents:
             numbers.sort(key=lambda stretch: stretch.start)
             go_on = not self._flows(source, now)
             for part in Ranges(numbers).parts():
-                fetch = FetchBlocks(self._neighbourhood.name, source, part, go_on)
+                fetch = FetchBlocks(self._community.name, source, part, go_on)
                 self._context.send(announcer, fetch)
         self._arm()
 
@@ -314,12 +315,12 @@ class MissingEvents:
             due.append(asked)
         for asked in due:
             self._remove(asked)
-            missing = self._neighbourhood.missing(asked.source, asked.numbers)
+            missing = self._community.missing(asked.source, asked.numbers)
             if missing:
                 self._blame(asked.latest, now)
             if asked.tries >= ROUNDS * len(asked.announcers):
                 if missing:
-                    self._neighbourhood.lose(asked.source, missing, "not_fetched")
+                    self._community.lose(asked.source, missing, "not_fetched")
                 continue
             # Each list is its own: who announces a part need not have the rest.
             others = [one for one in asked.announcers if one != asked.latest]
@@ -336,7 +337,7 @@ class MissingEvents:
         is_blamed = self._is_blamed(announcer, now)
         is_doubtful = is_blamed and now < announcement.since + ANSWER_DELAYS * self._delay
         share = 2 if is_blamed else 1
-        for missing in self._neighbourhood.missing(source, announcement.numbers):
+        for missing in self._community.missing(source, announcement.numbers):
             for numbers in self._not_asked_for(source, missing, announcer):
                 room = MOST_ASKED // share - self._asked_events
                 is_full = room <= 0 or len(self.asked) >= MOST_QUESTIONS // share

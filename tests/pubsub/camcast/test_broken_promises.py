@@ -23,7 +23,7 @@ HONEST = member(99)
 
 
 class World:
-    """A neighbourhood on a clock of its own, in which nothing has come."""
+    """A community on a clock of its own, in which nothing has come."""
 
     def __init__(self) -> None:
         self.name = "/t"

@@ -11,7 +11,8 @@ from overlay.contact import Contact, PeerId
 from overlay.membership.modes import MODES, ModeName
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
-from pubsub.camcast.gossip import Neighbourhood, Outlook
+from pubsub.camcast.community import Community
+from pubsub.camcast.gossip import Outlook
 from pubsub.camcast.lazy import LazyGossip, _Route, _Run
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.parameters import Parameters
@@ -292,8 +293,8 @@ class PrunesItsParent(LazyGossip):
 
 
 class KeepsNothing(LazyGossip):
-    def __init__(self, neighbourhood: Neighbourhood) -> None:
-        super().__init__(neighbourhood)
+    def __init__(self, community: Community) -> None:
+        super().__init__(community)
         self._kept = KeptBlocks(0, 0.0)
 
     def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
@@ -313,7 +314,7 @@ class AnnouncesToAnyone(LazyGossip):
             for member in to:
                 self._context.send(member, announcement)
 
-        self._neighbourhood.announce = to_anyone  # type: ignore[method-assign]
+        self._community.announce = to_anyone  # type: ignore[method-assign]
         super()._announce()
 
 
@@ -368,23 +369,23 @@ def test_members_go_on_getting_events_at_once_while_others_join(factory: type[La
 class Narrow:
     """A community in which each process sends to three of the many in its table."""
 
-    def __init__(self, neighbourhood: Neighbourhood) -> None:
-        self._neighbourhood = neighbourhood
+    def __init__(self, community: Community) -> None:
+        self._community = community
         self._outlook = Outlook((), 3)
 
     def outlook(self, now: float) -> Outlook:
-        table = self._neighbourhood.outlook(now).table
+        table = self._community.outlook(now).table
         if table != self._outlook.table:
             self._outlook = Outlook(table, 3)
         return self._outlook
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._neighbourhood, name)
+        return getattr(self._community, name)
 
 
 class SendsToFew(LazyGossip):
-    def __init__(self, neighbourhood: Neighbourhood) -> None:
-        super().__init__(cast(Neighbourhood, Narrow(neighbourhood)))
+    def __init__(self, community: Community) -> None:
+        super().__init__(cast(Community, Narrow(community)))
 
 
 class ReplacesThoseWhoPrune(SendsToFew):
