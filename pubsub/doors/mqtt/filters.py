@@ -115,6 +115,26 @@ class FilterTree(Generic[T]):
             if "#" in at.below:
                 yield from at.below["#"].values.values()
 
+    def matched_by(self, filter: tuple[str, ...]) -> Iterator[T]:
+        """The other way: the values under names of topics that this filter matches."""
+        edge = [self._root]
+        for place, level in enumerate(filter):
+            if level not in ("+", "#"):
+                edge = [at.below[level] for at in edge if level in at.below]
+                continue
+            found = [
+                below
+                for at in edge
+                for name, below in at.below.items()
+                if place or not name.startswith("$")
+            ]
+            if level == "+":
+                edge = found
+            else:  # the level above it too
+                edge += [one for at in found for one in at.all()]
+        for at in edge:
+            yield from at.values.values()
+
 
 class _Level(Generic[T]):
     __slots__ = ("below", "values")
@@ -122,6 +142,12 @@ class _Level(Generic[T]):
     def __init__(self) -> None:
         self.below: dict[str, _Level[T]] = {}
         self.values: dict[object, T] = {}
+
+    def all(self) -> Iterator[_Level[T]]:
+        """This level, and all below it."""
+        yield self
+        for below in self.below.values():
+            yield from below.all()
 
 
 def matches(levels: tuple[str, ...], topic: str) -> bool:

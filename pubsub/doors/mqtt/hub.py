@@ -77,6 +77,9 @@ class Hub:
         )
         self._shared: dict[tuple[str, tuple[str, ...]], Group] = {}
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
+        self._retained_names: FilterTree[str] = FilterTree()
+        """The topics of these, to find those that a filter matches."""
+        self._retained_bytes = 0
         self.endings: dict[str, Timer] = {}
         """By client id: sessions without a connection, until they end."""
         self.wills = Wills(
@@ -380,19 +383,28 @@ class Hub:
 
     def retain(self, message: MqttMessage) -> None:
         """Keep the message as its topic's last one; an empty one clears it (section 3.3.1.3)."""
-        self._retained.pop(message.topic, None)
+        self._forget_retained(message.topic)
         if message.payload:
             self._retained[message.topic] = (message, self.clock.now())
-            if len(self._retained) > self.config.most_retained:
-                del self._retained[next(iter(self._retained))]
+            self._retained_names.put(tuple(message.topic.split("/")), None, message.topic)
+            self._retained_bytes += len(message.payload)
+            most, size = self.config.most_retained, self.config.retained_bytes
+            while len(self._retained) > most or self._retained_bytes > size:
+                self._forget_retained(next(iter(self._retained)))
                 self.drop("retained_forgotten")
+
+    def _forget_retained(self, topic: str) -> None:
+        known = self._retained.pop(topic, None)
+        if known is not None:
+            self._retained_bytes -= len(known[0].payload)
+            self._retained_names.remove(tuple(topic.split("/")), None)
 
     def send_retained(self, session: Session, granted: Granted) -> None:
         now = self.clock.now()
-        for topic, (message, since) in list(self._retained.items()):
-            if matches(granted.filter.levels, topic):
-                aged = message.aged(now - since)
-                if aged is None:
-                    del self._retained[topic]
-                else:
-                    self.offer(session, aged, [granted], retained=True)
+        for topic in list(self._retained_names.matched_by(granted.filter.levels)):
+            message, since = self._retained[topic]
+            aged = message.aged(now - since)
+            if aged is None:
+                self._forget_retained(topic)
+            else:
+                self.offer(session, aged, [granted], retained=True)

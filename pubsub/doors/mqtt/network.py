@@ -39,6 +39,8 @@ class MqttConfig:
     """Bytes of a packet from a client."""
     most_retained: int = 10_000
     """Retained messages; when there are more, the one that was set longest ago is dropped."""
+    retained_bytes: int = 256 * 1024 * 1024
+    """Of the payloads of all retained messages; with more, those that were set longest ago are dropped."""
     longest_keep_alive: int = 65_535
     """Seconds; a client of MQTT 5.0 that asks for more, or for none, is told this."""
     says_why: bool = True

@@ -57,6 +57,17 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
     assert door.dropped("client_without_connect") == 1
 
 
+def test_retained_messages_are_bounded_by_bytes_too() -> None:
+    door = Door(retained_bytes=10)
+    writer = door.client("writer")
+    for topic, payload in (("a", b"1234"), ("b", b"1234"), ("a", b"123456"), ("c", b"12")):
+        writer.send(Publish(topic, payload, retain=True))
+    reader = door.client("reader")
+    reader.subscribe("#")
+    assert reader.payloads() == [b"123456", b"12"]
+    assert door.dropped("retained_forgotten") == 1
+
+
 def test_filters_that_no_topic_can_match_are_refused() -> None:
     door = Door()
     client = door.client("c")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from dataclasses import replace
 
@@ -279,7 +280,24 @@ def test_what_python_publishes_is_a_payload() -> None:
     ],
 )
 def test_filters_match_as_the_specification_says(filter: str, topic: str, is_match: bool) -> None:
-    assert matches(TopicFilter.parse(filter).levels, topic) is is_match
+    levels = TopicFilter.parse(filter).levels
+    assert matches(levels, topic) is is_match
+    topics: FilterTree[str] = FilterTree()
+    topics.put(tuple(topic.split("/")), None, topic)
+    assert list(topics.matched_by(levels)) == [topic] * is_match
+
+
+def test_the_topics_that_a_filter_matches_are_found_without_asking_each() -> None:
+    rng = random.Random(1)
+    names = ["/".join(rng.choices(["a", "b", "", "$x"], k=rng.randint(1, 4))) for _ in range(200)]
+    topics: FilterTree[str] = FilterTree()
+    for name in names:
+        topics.put(tuple(name.split("/")), None, name)
+    for _ in range(300):
+        levels = rng.choices(["a", "b", "", "$x", "+"], k=rng.randint(1, 4))
+        levels += rng.choice([[], ["#"]])
+        expected = {name for name in names if matches(tuple(levels), name)}
+        assert set(topics.matched_by(tuple(levels))) == expected
 
 
 @pytest.mark.parametrize(
