@@ -184,7 +184,7 @@ class ClientRequest:
     """Asked again until it is answered."""
 
     number: int
-    """Grows from each request of a client to its next one."""
+    """Grows from each request of a client to its next one; a client that begins anew draws its first one."""
     action: int
     service: str
     no_gap: bool

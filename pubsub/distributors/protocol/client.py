@@ -45,7 +45,7 @@ class ClientCore:
         """What takes each type of message."""
 
     def start(self, contacts: Iterable[Contact] = ()) -> None:
-        self._number = self._context.random.getrandbits(48)
+        self._number = self._context.random.getrandbits(62)
         self._began_at = self._context.now()
         self.keeper.start(contacts)
 

@@ -37,7 +37,12 @@ from pubsub.distributors.messages import (
     Want,
 )
 from pubsub.distributors.protocol.exchange import DistributorExchange, History, NoHistory, Recall
-from pubsub.distributors.protocol.fanout import HEAD_BYTES, LEAST_PACE, Fanout
+from pubsub.distributors.protocol.fanout import (
+    HEAD_BYTES,
+    LEAST_PACE,
+    REQUESTS_OF_A_LIFE,
+    Fanout,
+)
 from pubsub.distributors.protocol.membership import DistributorMembership
 from pubsub.distributors.protocol.service import Service, Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
@@ -359,7 +364,7 @@ class DistributorCore:
         service = self.services[request.service]
         log, fanout = service.log, service.fanout
         known = fanout.subscribers.get(sender.id)
-        if known is not None and known.request >= request.number:
+        if known is not None and 0 <= known.request - request.number < REQUESTS_OF_A_LIFE:
             place = known.acked + 1  # its request came before, and the answer was lost
         else:
             place = log.last + 1 if request.have is None else log.place_after(request.have)

@@ -28,6 +28,10 @@ MOST_RESENT = 64
 
 CACHED_BATCHES = 256
 
+REQUESTS_OF_A_LIFE = 1 << 20
+"""A client numbers fewer requests than this, one after another. One that has restarted, under its identity,
+begins with a number that is drawn, and so is farther from all that it had before."""
+
 LEAST_PACE = 0.2
 """Subscribers acknowledge within so many seconds, or within `PACE_EACH` for each of them if that is more."""
 
@@ -113,7 +117,7 @@ class Fanout:
     def remove(self, peer: PeerId, request: int, moved: bool) -> None:
         """Remove a subscriber at its own request, unless it has come anew since."""
         subscriber = self.subscribers.get(peer)
-        if subscriber is None or subscriber.request > request:
+        if subscriber is None or not 0 <= request - subscriber.request < REQUESTS_OF_A_LIFE:
             return
         self._let_go(subscriber)
         if moved:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from overlay.virtual.stage import StageConfig
+from overlay.virtual.stage import StageConfig, numbered_contact
 from pubsub.distributors.config import ClientConfig, DistributorConfig
-from pubsub.distributors.messages import ServiceBlock, Want
+from pubsub.distributors.messages import ClientAction, ClientRequest, ServiceBlock, Want
 from pubsub.distributors.protocol.exchange import Found
 from pubsub.distributors.protocol.subscription import SourceMessage
 from tests.pubsub.distributors.theatre import (
@@ -342,3 +342,24 @@ def test_a_subscriber_on_a_distributors_node_is_given_what_it_asks_for() -> None
     theatre.stage.observe(lambda time, sender, to, message: sent.append(type(message).__name__))
     one.core.receive_want(other.contact, Want("news", publisher.core.source, 1, 1))
     assert {"SpreadBlocks", "Recalled"} <= set(sent)
+
+
+def test_a_subscriber_that_restarted_under_its_identity_is_a_new_one() -> None:
+    theatre = Theatre(1)
+    core = theatre.distributor().core
+    assert theatre.settled()
+    theatre.run(6.0)
+    fanout, contact = core.services["news"].fanout, numbered_contact(900)
+
+    def ask(number: int, action: ClientAction, no_gap: bool) -> None:
+        core.receive_request(contact, ClientRequest(number, action, "news", no_gap, None, 0.0))
+
+    before, now = 1 << 40, 5
+    ask(before, ClientAction.SUBSCRIBE, no_gap=False)
+    ask(now, ClientAction.SUBSCRIBE, no_gap=True)
+    assert fanout.subscribers[contact.id].no_gap
+    ask(before + 1, ClientAction.UNSUBSCRIBE, no_gap=False)
+    ask(now - 1, ClientAction.UNSUBSCRIBE, no_gap=True)
+    assert contact.id in fanout.subscribers, "late words of its earlier life, or of before it came"
+    ask(now + 1, ClientAction.UNSUBSCRIBE, no_gap=True)
+    assert contact.id not in fanout.subscribers
