@@ -274,6 +274,14 @@ class Serving:
                     del assigned[number]
                     self.outstanding.pop(number, None)
 
+    def strike_removed(self, spans: Sequence[Span]) -> None:
+        """Nobody will have the events of these numbers: who was notified of one is not waited for."""
+        removed = Numbers(most=None, spans=spans)
+        waiting = (self.outstanding, self.returned, *(s.assigned for s in self.sessions.values()))
+        for numbers in waiting:
+            for number in [one for one in numbers if one in removed]:
+                del numbers[number]
+
     def finish(self, done: int) -> dict[bytes, int]:
         """Strike what was offered up to this number; the highest catenation number of it, by stream."""
         last: dict[bytes, int] = {}

@@ -415,6 +415,8 @@ class Entities:
                 entity.dropping -= 1
             for entity in self.all.values():
                 entity.is_waiting = False  # maybe for one of these events
+                if entity.serving is not None:
+                    entity.serving.strike_removed(drop.spans)
             then()
 
         self._world.commit([drop], dropped)

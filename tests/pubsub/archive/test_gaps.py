@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.archive.protocol.messages import AckResponse
@@ -11,7 +13,10 @@ from pubsub.archive.store.gaps import MOST_GAPS, EntityGap, with_gap
 from pubsub.archive.store.retention import Retention
 from pubsub.reliable.numbers import Span
 from pubsub.reliable.runs import Gap, Reason
+from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import TOPIC, PublisherActor, Simulation, SubscriberActor
+from tests.pubsub.archive.schedules import BUSY, QUIET, add_newcomers, break_things, fill, publish
+from tests.pubsub.archive.test_forgotten_runs import retain
 
 KEEP_FIVE = Retention(max_count=5, drop_unseen=True)
 
@@ -186,3 +191,42 @@ def test_gaps_of_an_entity_are_bounded_and_the_publisher_is_named_as_long_as_it_
     assert len(many) == MOST_GAPS
     assert many[0] == EntityGap.unnamed("anna", Span(1, 1001 - MOST_GAPS), "forgotten")
     assert all(one.source for one in many[1:])
+
+
+def run_dropping(seed: int) -> Simulation:
+    """Faults, while the archive removes all but the last ten events, whoever waits for them."""
+    sim = Simulation(
+        seed,
+        archives=1,
+        loss=0.1 * (seed % 3),
+        duplicate=0.1 * (seed % 2),
+        latency=(0.001, 0.001 + 0.05 * (seed % 4)),
+    )
+    fill(sim)
+    add_newcomers(sim, 2)
+    publish(sim, 60)
+    break_things(sim, 12, [*sim.archives, *sim.publishers, *sim.subscribers])
+    retain(sim, Retention(max_count=10, drop_unseen=True))
+    sim.stage.run(BUSY + QUIET)
+    return sim
+
+
+@pytest.mark.parametrize("seed", [29, 37])
+def test_who_was_notified_of_what_is_removed_goes_on_behind_it(seed: int) -> None:
+    """The notice was lost, and what it spoke of was asked for, for ever."""
+    check_dropping(seed)
+
+
+@pytest.mark.sweep
+def test_who_was_notified_of_what_is_removed_goes_on_behind_it_whatever_the_seed() -> None:
+    for seed in range(100, 130):
+        check_dropping(seed)
+
+
+def check_dropping(seed: int) -> None:
+    sim = run_dropping(seed)
+    kept = {event.id for event in sim.archives[0].store.events(TOPIC, 0, 100)}
+    for subscriber in sim.subscribers:
+        wrong = verdict(sim.history, subscriber.name, ordered=subscriber.ordered)
+        assert not kept & set(wrong.pop("lost", ())), (seed, subscriber.name)
+        assert not wrong
