@@ -26,6 +26,9 @@ MOST_VISITS = 1 / 2
 HURRIED_AT_ONCE = 4
 """The lost that are visited with one beat after one of them is back."""
 
+CALM_SECONDS = 30.0
+"""How long a visit by others has no such effect again, whoever makes it."""
+
 
 class Lost:
     """The members that one member has lost."""
@@ -38,6 +41,7 @@ class Lost:
         """Each with when it is visited no more, in the order of their turns."""
         self._hurried = 0
         """How many are to be visited soon, because another one is back."""
+        self._calm_until = 0.0
 
     def remember(self, member: Contact, now: float) -> None:
         """A member seems to have crashed; but the network may only have been cut in two."""
@@ -46,10 +50,26 @@ class Lost:
         if len(self._kept) > MOST_LOST:
             del self._kept[next(iter(self._kept))]
 
-    def heard(self, peer: PeerId) -> None:
-        """One that was lost is back: the network may have been cut in two, and others are back as well."""
-        if self._kept.pop(peer, None) is not None and not self._hurried:
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
+    def heard(self, peer: PeerId) -> bool:
+        """Whether it was lost and is back: the network may have been cut in two, and others are back, too."""
+        if self._kept.pop(peer, None) is None:
+            return False
+        if not self._hurried:
             self._hurried = len(self._kept)
+        return True
+
+    def visited(self, now: float) -> None:
+        """Another member had lost this one: it is as if one of its own were back."""
+        if now >= self._calm_until:
+            self._calm_until = now + CALM_SECONDS
+            self._hurried = len(self._kept)
+
+    @property
+    def is_hurried(self) -> bool:
+        return self._hurried > 0
 
     def visits(self, now: float, size: float) -> list[Contact]:
         """Whom to visit with this beat, in a community of `size`."""

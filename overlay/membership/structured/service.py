@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.membership.config import StructuredConfig
 from overlay.membership.interface import MembershipListener, TopicDirectory
+from overlay.membership.lost import Lost
 from overlay.membership.member import Member
 from overlay.membership.structured.balance import Holders
 from overlay.membership.structured.drawing import (
@@ -39,11 +39,11 @@ CLEARLY_LARGER = 1.25
 """How many times larger a community must have become for a member to believe it before it draws; less may be
 the error of an estimate, and would be one table entry at most."""
 
-MOST_LOST = 16
-"""Members that seem to have crashed and are asked now and then: the network may only have been cut in two."""
+SEEK_SECONDS = 2.0
+"""How often a member that has lost others thinks of visiting one, +-50 % by chance (see `Lost`)."""
 
-SEEK_SECONDS = 5.0
-"""From one such question to the next, +-50 % by chance; for as long as the longest time between drawings."""
+HURRIED_SECONDS = 0.5
+"""The same while it visits all that it has lost, because one of them is back."""
 
 MOST_MEMBERS = 1e9
 """No community is larger, whatever a peer says."""
@@ -77,8 +77,7 @@ class StructuredMembership(Member):
         self._timer: Timer | None = None
         self._request: Timer | None = None
         """Runs after those in the table were asked to take this process in, until they may be asked again."""
-        self._lost: dict[PeerId, tuple[Contact, float]] = {}
-        """Members that were suspected, and until when they are asked."""
+        self._lost = Lost(context.random, SEEK_SECONDS)
         self._seeking: Timer | None = None
         self._is_mending = False
         """Some were found again, and the drawing that is due may come too early for others."""
@@ -123,7 +122,6 @@ class StructuredMembership(Member):
                 timer.cancel()
         self._members.clear()
         self._holders.clear()
-        self._lost.clear()
         self._table = ()
 
     def reconfigure(self, c: float) -> None:
@@ -136,8 +134,7 @@ class StructuredMembership(Member):
         member = self._members.get(peer)
         if member is not None:
             self._directory.report(self._topic, member)
-            until = self._context.now() + self._config.longest_redraw_seconds
-            remember(self._lost, peer, (member, until), MOST_LOST)
+            self._lost.remember(member, self._context.now())
             self._seek_soon()
         self._gone(peer)
         if self._drawing is not None:
@@ -242,6 +239,9 @@ class StructuredMembership(Member):
         is_held = sender.id in self._members
         seconds = self._config.longest_redraw_seconds if is_held else 0.0
         self._context.send(sender, Confirm(self._topic, seconds))
+        if message.seconds == 0:  # the sender had lost this process: the network was cut in two
+            self._lost.visited(self._context.now())
+            self._seek_sooner()
 
     def _be_asked_in(self, sender: Contact, message: Drawn) -> None:
         if message.take_in and sender.id not in self._members:
@@ -267,22 +267,29 @@ class StructuredMembership(Member):
 
     def _seek_soon(self) -> None:
         if self._seeking is None and self._lost and self._is_running:
-            seconds = SEEK_SECONDS * self._context.random.uniform(0.5, 1.5)
+            seconds = HURRIED_SECONDS if self._lost.is_hurried else SEEK_SECONDS
+            seconds *= self._context.random.uniform(0.5, 1.5)
             self._seeking = self._context.call_later(seconds, self._seek)
 
     def _seek(self) -> None:
-        """Ask one of those that were lost whether it is back."""
-        self._seeking, now = None, self._context.now()
-        self._lost = {peer: lost for peer, lost in self._lost.items() if lost[1] > now}
-        if self._lost:
-            lost, _ = self._context.random.choice(tuple(self._lost.values()))
+        """Ask some of those that were lost whether they are back."""
+        self._seeking = None
+        for lost in self._lost.visits(self._context.now(), self.size):
             self._context.send(lost, Drawn(self._topic, 0.0, self._size, False, False))
+        self._seek_soon()
+
+    def _seek_sooner(self) -> None:
+        if self._lost.is_hurried and self._seeking is not None:
+            self._seeking.cancel()
+            self._seeking = None
         self._seek_soon()
 
     def _met(self, sender: Contact) -> None:
         """One that was lost is back, and so may be many: draw as soon as the directory can know of them."""
-        if self._lost.pop(sender.id, None) is not None:
-            self._lost.clear()
+        if not self._lost.heard(sender.id):
+            return
+        self._seek_sooner()
+        if not self._is_mending:
             self._is_mending = True
             self._draw_in(self._config.settle_seconds * self._context.random.uniform(1.0, 3.0))
 
