@@ -25,13 +25,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Timer
 from overlay.membership.config import HyParViewConfig
-from overlay.membership.interface import MembershipListener, TopicDirectory
 from overlay.membership.lost import Lost
 from overlay.membership.member import Member, Reaction
 from overlay.membership.scamp.census import Census
-from overlay.metrics import Metrics
 from overlay.wire import message
 
 CONTACTS = 3
@@ -118,23 +116,11 @@ class ShuffleAnswer:
     members: tuple[Contact, ...]
 
 
-class HyParViewMembership(Member):
+class HyParViewMembership(Member[HyParViewConfig]):
     """One process's membership of one community, by HyParView."""
 
-    def __init__(
-        self,
-        topic: str,
-        context: Context,
-        directory: TopicDirectory,
-        listener: MembershipListener,
-        config: HyParViewConfig | None = None,
-        metrics: Metrics | None = None,
-        *,
-        balance: bool = True,
-    ) -> None:
-        """`balance=False`: no visits while there are neighbours."""
-        super().__init__(topic, context, directory, listener, metrics or Metrics(), balance)
-        self._config = config or HyParViewConfig()
+    def _prepare(self) -> dict[type, Reaction]:
+        context = self._context
         self._active: dict[PeerId, Contact] = {}
         """In the order of their turns to be asked for a sign of life."""
         self._passive: dict[PeerId, Contact] = {}
@@ -155,7 +141,7 @@ class HyParViewMembership(Member):
         self._retry_seconds = self._config.answer_seconds
         self._search = 0
         """Counts searches in the directory: only the answer to the last one counts."""
-        self._reactions = {
+        return {
             HyParViewJoin: self._on_join,
             ForwardJoin: self._on_forward_join,
             Neighbour: self._on_neighbour,

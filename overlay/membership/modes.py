@@ -69,4 +69,5 @@ def make_membership(
     part, balance = getattr(config, chosen.part), config.balance
     module, _, name = chosen.service.partition(":")
     service: Callable[..., Membership] = getattr(import_module(module), name)
-    return service(topic, context, directory, listener, part, metrics, balance=balance)
+    counters = metrics or Metrics()
+    return service(topic, context, directory, listener, part, counters, balance=balance)

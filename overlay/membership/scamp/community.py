@@ -18,7 +18,7 @@ from overlay.membership.interface import MembershipListener
 from overlay.membership.lost import Lost
 from overlay.membership.scamp.census import Census
 from overlay.membership.scamp.messages import Heartbeat, ScampSubscription
-from overlay.metrics import Metrics
+from overlay.metrics import CounterFamily
 
 MOST_HELD = 256
 """The most members of a view, against peers that make up subscriptions; honest views are far smaller."""
@@ -174,7 +174,7 @@ class ScampState:
         context: Context,
         listener: MembershipListener,
         config: ScampConfig,
-        metrics: Metrics,
+        dropped: CounterFamily,
         balance: bool,
     ) -> None:
         self._balances = balance
@@ -182,9 +182,7 @@ class ScampState:
         self.context = context
         self.listener = listener
         self.config = config
-        self.dropped = metrics.family(
-            "membership_dropped", "reason", "Membership messages that were not acted upon"
-        )
+        self.dropped = dropped
         self.view = PartialView()
         self.holders = InView()
         self.lost = Lost(context.random, config.heartbeat_seconds)

@@ -16,9 +16,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Timer
 from overlay.membership.config import MOST_LEASE_SECONDS, ScampConfig
-from overlay.membership.interface import MembershipListener, TopicDirectory
 from overlay.membership.member import Member, Reaction
 from overlay.membership.scamp.balance import Balance
 from overlay.membership.scamp.community import ScampState
@@ -41,7 +40,6 @@ from overlay.membership.scamp.published import (
     unsubscribe,
     unsubscribed,
 )
-from overlay.metrics import Metrics
 
 LONGEST_RETRY_SECONDS = 60.0
 """An isolated process goes back to the directory at doubling intervals, up to this."""
@@ -50,31 +48,22 @@ RETRY_HEARTBEATS = 1
 """Heartbeats before the first attempt to be held by more members; then the intervals double."""
 
 
-class ScampMembership(Member):
+class ScampMembership(Member[ScampConfig]):
     """One process's membership of one community, by SCAMP."""
 
-    def __init__(
-        self,
-        topic: str,
-        context: Context,
-        directory: TopicDirectory,
-        listener: MembershipListener,
-        config: ScampConfig | None = None,
-        metrics: Metrics | None = None,
-        *,
-        balance: bool = True,
-    ) -> None:
-        metrics = metrics or Metrics()
-        super().__init__(topic, context, directory, listener, metrics, balance)
-        self._config = config or ScampConfig()
-        community = ScampState(topic, context, listener, self._config, metrics, balance)
-        self._community = community
-        self._joining = Joining(community, directory, self._subscribed)
+    def _prepare(self) -> dict[type, Reaction]:
+        community = self._community = ScampState(
+            self._topic, self._context, self._listener, self._config, self._dropped, self._balance
+        )
+        self._joining = Joining(community, self._directory, self._subscribed)
         self._heartbeats = Heartbeats(community)
         self._forwarding = Forwarding(community)
         self._indirection = Indirection(community, self._forwarding)
-        self._improvement = Balance(community) if balance else None
-        self._reactions = {
+        self._improvement = Balance(community) if self._balance else None
+        self._timer: Timer | None = None
+        self._retry_at = 0.0
+        self._retry_seconds = 0.0
+        return {
             ScampSubscribe: self._on_subscribe,
             SubscriptionWalk: self._on_walk,
             Forward: self._on_forward,
@@ -85,9 +74,6 @@ class ScampMembership(Member):
             Spare: self._on_spare,
             ScampUnsubscribe: self._on_unsubscribe,
         }
-        self._timer: Timer | None = None
-        self._retry_at = 0.0
-        self._retry_seconds = 0.0
 
     @property
     def table(self) -> tuple[Contact, ...]:

@@ -18,11 +18,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Timer
 from overlay.membership.config import StructuredConfig
-from overlay.membership.interface import MembershipListener, TopicDirectory
 from overlay.membership.lost import Lost
-from overlay.membership.member import Member
+from overlay.membership.member import Member, Reaction
 from overlay.membership.structured.balance import Holders
 from overlay.membership.structured.drawing import (
     SOON,
@@ -33,7 +32,6 @@ from overlay.membership.structured.drawing import (
     Farewell,
     Released,
 )
-from overlay.metrics import Metrics
 
 CLEARLY_LARGER = 1.25
 """How many times larger a community must have become for a member to believe it before it draws; less may be
@@ -49,22 +47,11 @@ MOST_MEMBERS = 1e9
 """No community is larger, whatever a peer says."""
 
 
-class StructuredMembership(Member):
+class StructuredMembership(Member[StructuredConfig]):
     """One process's membership of one community, with a table drawn from the directory."""
 
-    def __init__(
-        self,
-        topic: str,
-        context: Context,
-        directory: TopicDirectory,
-        listener: MembershipListener,
-        config: StructuredConfig | None = None,
-        metrics: Metrics | None = None,
-        *,
-        balance: bool = True,
-    ) -> None:
-        super().__init__(topic, context, directory, listener, metrics or Metrics(), balance)
-        self._config = config or StructuredConfig()
+    def _prepare(self) -> dict[type, Reaction]:
+        context = self._context
         self._members: dict[PeerId, Contact] = {}
         self._table: tuple[Contact, ...] = ()
         self._holders = Holders(context, self._config, self._dropped)
@@ -83,7 +70,7 @@ class StructuredMembership(Member):
         """Some were found again, and the drawing that is due may come too early for others."""
         self._doubt: Timer | None = None
         """Runs out when the holders that live have said so, after many were lost."""
-        self._reactions = {
+        return {
             Drawn: self._on_drawn,
             Confirm: self._on_confirm,
             Farewell: self._on_farewell,
