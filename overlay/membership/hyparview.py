@@ -35,8 +35,9 @@ from overlay.wire import message
 CONTACTS = 3
 """How many contacts are asked of the directory at a time."""
 
-TRIES = 2
-"""How often a newcomer asks one member that does not answer, since a question may be lost."""
+TRIES = 4
+"""How often a newcomer asks one member that does not answer, since a question may be lost: who asked in vain
+goes on alone, and what it publishes first reaches nobody."""
 
 LONGEST_RETRY_SECONDS = 60.0
 """A process without a neighbour goes back to the directory at doubling intervals, up to this."""
@@ -217,7 +218,10 @@ class HyParViewMembership(Member[HyParViewConfig]):
         return self._config.neighbours(self.size)
 
     def _next_beat(self, delay: float) -> None:
-        self._timer = self._context.call_later(delay * self._config.keep_seconds, self._beat)
+        """`delay`: in the usual times between two beats; a newcomer's are shorter."""
+        config = self._config
+        seconds = config.keep_seconds if self._has_joined else config.answer_seconds / 2
+        self._timer = self._context.call_later(delay * seconds, self._beat)
 
     def _beat(self) -> None:
         now, config = self._context.now(), self._config
@@ -284,7 +288,7 @@ class HyParViewMembership(Member[HyParViewConfig]):
             wait = config.visit_seconds(self.size) * self._context.random.uniform(0.5, 1.0)
             self._retry_seconds = config.answer_seconds
         elif not self._has_joined:
-            wait = config.answer_seconds  # the next one may be there
+            wait = config.answer_seconds / 2  # the next one may be there
         else:
             wait = self._retry_seconds
             self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
