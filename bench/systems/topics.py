@@ -65,11 +65,14 @@ class TopicMember:
     def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
         return self._stage.call_later(delay, action)
 
-    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
+    def send(self, to: Contact, message: object) -> None:
         self._company.messages += 1
         self._company.bytes += len(encode(message))
         self._stage.send(to, message)
-        if outcome is not None and to.id not in self._company.crashed:
+
+    def try_send(self, to: Contact, message: object, outcome: Outcome) -> bool:
+        self.send(to, message)
+        if to.id not in self._company.crashed:
             self._stage.call_later(ACKNOWLEDGED_SECONDS, partial(outcome, True))
         return True
 

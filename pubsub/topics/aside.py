@@ -107,7 +107,7 @@ class AsideMessages:
 
     def direct(self, to: Contact, payload: bytes, outcome: Outcome) -> bool:
         message = Aside(self._topic, "direct", self._membership.run, 0, payload)
-        return self._context.send(to, message, outcome)
+        return self._context.try_send(to, message, outcome)
 
     def receive(self, sender: Contact, message: Aside) -> None:
         if not self._membership.is_joined:
@@ -163,7 +163,7 @@ class AsideMessages:
                 del pending.waiting[peer]
             elif self._membership.can_talk_to(peer) and self._may_send_to(peer):
                 outcome = partial(self._outcome, pending, peer)
-                if self._context.send(entry.contact, pending.message, outcome):
+                if self._context.try_send(entry.contact, pending.message, outcome):
                     del pending.waiting[peer]
                     pending.underway[peer] = (entry.boot, self._context.now())
         self._done_if_nobody_is_left(pending)

@@ -6,33 +6,21 @@ from collections.abc import Callable
 from typing import Protocol
 
 from overlay.contact import Contact
-from overlay.context import Randomness, Timer
+from overlay.context import Context
 
 Outcome = Callable[[bool], None]
 """Called exactly once: True when the peer has the message, False when that will never be known."""
 
 
-class TopicContext(Protocol):
-    """The world of one participant. Nothing here blocks, or raises for reasons of the network."""
+class TopicContext(Context, Protocol):
+    """The world of one participant. What it sends over the acknowledged channel arrives once, in any order,
+    unless a side crashes."""
 
-    @property
-    def contact(self) -> Contact: ...
-
-    @property
-    def random(self) -> Randomness: ...
-
-    def now(self) -> float: ...
-
-    def call_later(self, delay: float, action: Callable[[], None]) -> Timer: ...
-
-    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
-        """Send over the acknowledged channel: what is sent arrives once, in any order, unless a side crashes.
-
-        False when the channel is full; `outcome` is called if and only if the result is True.
-        """
+    def try_send(self, to: Contact, message: object, outcome: Outcome) -> bool:
+        """Send over the channel. False when it is full, and `outcome` is not called then."""
         ...
 
-    def send_datagram(self, to: Contact, message: object) -> None:
+    def send_datagram(self, to: Contact, message: object) -> object:
         """Send once; it may be lost, repeated or overtaken."""
         ...
 

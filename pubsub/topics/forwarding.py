@@ -199,7 +199,7 @@ class CheckAndForward:
     def _send(self, contact: Contact, cast: Cast, messages: tuple[HeldMessage, ...]) -> bool:
         peer = contact.id
         self._state.membership.tell_along(contact)
-        if not self._state.context.send(contact, cast, partial(_outcome, peer, messages)):
+        if not self._state.context.try_send(contact, cast, partial(_outcome, peer, messages)):
             return False
         for held in messages:
             held.sent[peer] = None

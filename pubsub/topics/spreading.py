@@ -120,7 +120,7 @@ class Spreading:
             is_last = place == len(whole) - 1
             told = list(dict.fromkeys([*about_peer, *part]))
             message = self._knowledge_of(told, asks and is_last, has)
-            if not self.context.send(peer, message, partial(self._outcome, peer.id)):
+            if not self.context.try_send(peer, message, partial(self._outcome, peer.id)):
                 return
             self._on_their_way[peer.id] = self._on_their_way.get(peer.id, 0) + 1
         if items:

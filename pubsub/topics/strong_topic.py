@@ -11,18 +11,15 @@ import asyncio
 import contextlib
 import inspect
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypedDict
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Randomness, Timer
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
-from overlay.runtime import Runtime
+from overlay.runtime import Runtime, RuntimeContext
 from pubsub.reliable.receipts import MessageReceipt, News, Wait
 from pubsub.reliable.runs import RUN_BYTES, Gap
 from pubsub.reliable.tasks import Tasks
@@ -601,35 +598,18 @@ def _participant(entry: Entry) -> Participant:
     return Participant(entry.id, entry.contact, entry.filter)
 
 
-@dataclass
-class _TopicContext:
+class _TopicContext(RuntimeContext):
     """`TopicContext` on a runtime."""
 
-    runtime: Runtime
-    random: Randomness = field(default_factory=lambda: random.Random(entropy().getrandbits(64)))
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime, "channel")
+        self.send_datagram = runtime.send_datagram
+        self.watch = runtime.failure.watch
+        self.unwatch = runtime.failure.unwatch
 
-    def __post_init__(self) -> None:
-        self.now = asyncio.get_running_loop().time
-
-    @property
-    def contact(self) -> Contact:
-        return self.runtime.contact
-
-    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
-        return self.runtime.call_later(delay, action)
-
-    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
+    def try_send(self, to: Contact, message: object, outcome: Outcome) -> bool:
         try:
-            return self.runtime.send(to, message, outcome)
-        except UsageError:  # it exceeds a limit of the channel or the wire
-            self.runtime.count_dropped("too_large")
+            return self._runtime.send(to, message, outcome)
+        except UsageError as error:  # it exceeds a limit of the channel or the wire
+            self._runtime.drop_unsendable(message, "too_large", error)
             return False
-
-    def send_datagram(self, to: Contact, message: object) -> None:
-        self.runtime.send_datagram(to, message)
-
-    def watch(self, contact: Contact) -> None:
-        self.runtime.failure.watch(contact)
-
-    def unwatch(self, contact: Contact) -> None:
-        self.runtime.failure.unwatch(contact)

@@ -58,7 +58,10 @@ class Actor:
     def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
         return self._stage.call_later(delay, action)
 
-    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
+    def send(self, to: Contact, message: object) -> None:
+        self.troupe.send(self, to, message, None)
+
+    def try_send(self, to: Contact, message: object, outcome: Outcome) -> bool:
         return self.troupe.send(self, to, message, outcome)
 
     def send_datagram(self, to: Contact, message: object) -> None:

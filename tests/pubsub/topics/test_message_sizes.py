@@ -123,7 +123,8 @@ def test_a_message_that_a_channel_does_not_carry_is_counted_and_not_taken() -> N
     async def script(network: Network, nodes: StrongNodes) -> None:
         one, other = [await nodes.start() for _ in range(2)]
         message = Aside("/EPFL/DSC", "direct", bytes(8), 1, bytes(1024 * 1024))
-        assert not one.strong.core.state.context.send(other.runtime.contact, message)
+        to, context = other.runtime.contact, one.strong.core.state.context
+        assert not context.try_send(to, message, lambda arrived: None)
         assert one.runtime.metrics.as_dict()["messages_dropped_out"]["too_large"] == 1  # type: ignore[index]
 
     play(script, loss=0.0)

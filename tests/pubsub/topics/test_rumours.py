@@ -33,9 +33,10 @@ class Channels:
     def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
         return self._context.call_later(delay, action)
 
-    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
+    def send(self, to: Contact, message: object) -> None: ...
+
+    def try_send(self, to: Contact, message: object, outcome: Outcome) -> bool:
         assert isinstance(message, Knowledge)
-        assert outcome is not None
         self.sent.append((to.id, outcome))
         return True
 
