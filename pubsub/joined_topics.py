@@ -157,7 +157,8 @@ class JoinedTopics:
         self._config = config
         self._drops = drops
         self._topics: dict[str, JoinedTopic] = {}
-        self._has_blocking = False
+        self.has_blocking = False
+        """Whether publishers wait for the room of a subscription on this node."""
         self._is_closed = False
 
     def get(self, name: str) -> JoinedTopic | None:
@@ -237,7 +238,7 @@ class JoinedTopics:
         joined = self.join(subscription.pattern.topic)
         joined.subscribe(subscription)
         if subscription.blocks:
-            self._has_blocking = True
+            self.has_blocking = True
             for other in self._topics.values():
                 other.outlet.is_open = False
         try:
@@ -251,18 +252,13 @@ class JoinedTopics:
         if joined is not None and subscription in joined.subscriptions:
             joined.unsubscribe(subscription)
             self.leave_if_unneeded(joined)
-            self._has_blocking = any(
+            self.has_blocking = any(
                 other.blocks for topic in self._topics.values() for other in topic.subscriptions
             )
 
-    @property
-    def has_blocking(self) -> bool:
-        """Whether publishers wait for the room of a subscription on this node."""
-        return self._has_blocking
-
     def may_publish(self, joined: JoinedTopic) -> bool:
         """Whether an event can be published without waiting for anything on this node."""
-        return joined.publishing and joined.ready.done() and not self._has_blocking
+        return joined.publishing and joined.ready.done() and not self.has_blocking
 
     async def wait_to_publish(self, joined: JoinedTopic) -> None:
         """Wait until the topic is joined, and for room; meanwhile nothing else makes this node leave it.
@@ -272,7 +268,7 @@ class JoinedTopics:
         try:
             if not joined.ready.done():
                 await self.ready(joined)
-            if self._has_blocking:
+            if self.has_blocking:
                 await self._wait_for_space(joined.topic)
             self._check_open(joined.topic)
             joined.publishing = True

@@ -41,7 +41,6 @@ class OwnBlock:
     __slots__ = (
         "_ask",
         "_then",
-        "_waiter",
         "acknowledged",
         "awaited",
         "block",
@@ -56,6 +55,7 @@ class OwnBlock:
         "source",
         "targets",
         "upward",
+        "waiter",
         "wants_answers",
     )
 
@@ -78,7 +78,8 @@ class OwnBlock:
         self.wants_answers = False
         """Somebody waits until its copies are acknowledged."""
         self._ask = ask
-        self._waiter: asyncio.Future[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        """What those wait for who are told of any change."""
         self._then: list[Callable[[], None]] = []
         """To be called when the block is settled."""
 
@@ -104,11 +105,6 @@ class OwnBlock:
             self.awaited[peer] = left - 1
         return left > 0
 
-    @property
-    def has_waiter(self) -> bool:
-        """Whether somebody waits for any change."""
-        return self._waiter is not None
-
     def when_settled(self, then: Callable[[], None]) -> None:
         if self.is_settled:
             then()
@@ -121,14 +117,14 @@ class OwnBlock:
             settled, self._then = self._then, []
             for then in settled:
                 then()
-        waiter, self._waiter = self._waiter, None
+        waiter, self.waiter = self.waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     async def change(self) -> None:
-        if self._waiter is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._waiter)
+        if self.waiter is None:
+            self.waiter = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self.waiter)
 
 
 class Receipt:

@@ -287,7 +287,11 @@ class BlockCarrier:
         own.complete = True
         if own.wants_answers:
             self.ask(own)
-        if own.has_waiter or own.acknowledged + own.failed >= own.copies or not self._acknowledged:
+        if (
+            own.waiter is not None
+            or own.acknowledged + own.failed >= own.copies
+            or not self._acknowledged
+        ):
             self._changed(own)
 
     def ask(self, own: OwnBlock) -> None:
@@ -398,7 +402,7 @@ class BlockCarrier:
                 own.acknowledged += 1
             else:
                 own.failed += 1
-            if own.has_waiter or own.acknowledged + own.failed >= own.copies:
+            if own.waiter is not None or own.acknowledged + own.failed >= own.copies:
                 self._changed(own)
 
     def _changed(self, own: OwnBlock) -> None:

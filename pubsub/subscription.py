@@ -288,10 +288,9 @@ class Subscription:
         self._current = batch.events(self._left)
 
     def _begin_next(self) -> None:
-        batch = self._taking = self._queue.popleft()
+        batch = self._queue.popleft()
         self._queued -= len(batch.data)
-        self._left = iter(batch.data)
-        self._current = batch.events(self._left)
+        self._begin(batch)
 
     def _look_at_space(self) -> None:
         """Let publishers on this node go on once there is room."""
