@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Timer
 from overlay.membership.interface import Found
 from pubsub.camcast.links import Links
 from pubsub.camcast.messages import FindSuper, SuperFound
 from pubsub.topic import Topic
 
 if TYPE_CHECKING:
-    from pubsub.camcast.community import Community
+    from pubsub.camcast.community import Community, Services
 
 NEIGHBOURS_ASKED = 5
 """To how many processes a question goes, from each process that sends it or hands it on."""
@@ -43,27 +43,20 @@ class SuperSearch:
     def __init__(
         self,
         community: Community,
-        context: Context,
-        find_contacts: FindContacts,
+        services: Services,
         links: Links,
         round_over: Callable[[], None],
-        *,
-        draws: bool,
-        finds_all: bool,
     ) -> None:
-        """`draws`: `find_contacts` gives uniform samples, and these make the super-topic tables.
-
-        `finds_all`: it knows of every community. Where it names nobody there is nobody, and to ask around
-        again and again would cost each member of a topic without super-communities several messages a second.
-        """
-        self._draws = draws
-        self._finds_all = finds_all
+        self._draws = services.draws_tables
+        self._finds_all = services.finds_all
+        """Where nobody is named there is nobody, and to ask around again and again would cost each member of
+        a topic without super-communities several messages a second."""
         self._has_searched = False
         self._is_named = False
         """The directory has named somebody, who may have crashed."""
         self._community = community
-        self._context = context
-        self._find_contacts = find_contacts
+        self._context = services.control
+        self._find_contacts = services.find_contacts
         self._links = links
         self._round_over = round_over
         self._nonces: dict[int, None] = {}

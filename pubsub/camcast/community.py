@@ -7,7 +7,7 @@ subtopic once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -23,7 +23,7 @@ from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip, Outlook
 from pubsub.camcast.heard import HeardEvents, LostEvents, read_ranges
 from pubsub.camcast.latest import LatestBlocks
-from pubsub.camcast.leases import Carrier, Leases
+from pubsub.camcast.leases import Carrier
 from pubsub.camcast.links import Links, SuperTables
 from pubsub.camcast.messages import (
     AnnounceBlocks,
@@ -49,6 +49,7 @@ from pubsub.topic import Topic
 from pubsub.validation import NO_RIGHT, REFUSED
 
 if TYPE_CHECKING:
+    from pubsub.camcast.process import Process
     from pubsub.trace import Trace
 
 Deliver = Callable[[Block, int, Sequence[range]], None]
@@ -113,29 +114,25 @@ class Community:
         self,
         topic: Topic,
         parameters: Parameters,
-        services: Services,
-        leases: Leases,
-        communities: Mapping[str, object],
+        process: Process,
         deliver: Deliver | None,
         heard: HeardEvents,
-        hand_up: Callable[[Block, int], None],
     ) -> None:
-        """`communities`: those that this process is in, by topic; `heard`: what it had before, if it was in
-        this one. `hand_up`: give a block, and its
-        hops, to own super-communities."""
+        """`heard`: what the process had before, if it was in this community."""
+        services = process.services
         self.topic = topic
         self.name = topic.name
         self.deliver = deliver
         """Takes blocks with new events; None while nobody on this process wants them."""
-        self._communities = communities
+        self._process = process
+        self._communities = process.communities
         self.lost: Callable[[int], None] = lambda count: None
         """Told how many events of the community were lost: heard of, and not to be had. Less than 0: how many
         have come after all."""
         self._lost = LostEvents()
         self._parameters = parameters
         self._services = services
-        self._leases = leases
-        self._hand_up = hand_up
+        self._leases = process.leases
         self._context = services.control
         self._trace = services.trace
         self.heard = heard
@@ -157,9 +154,9 @@ class Community:
         self._received = metrics.counter("events_received", "Copies of events received.")
         self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
         self._drops = EventDrops(metrics, services.trace)
-        self._make_parts(services, leases)
+        self._make_parts(services)
 
-    def _make_parts(self, services: Services, leases: Leases) -> None:
+    def _make_parts(self, services: Services) -> None:
         self._super_processes = 0
         """Entries of all super-topic tables."""
         self._watches_supers = services.draws_tables
@@ -167,28 +164,11 @@ class Community:
         self.super_tables = SuperTables(
             self.topic, self._communities.__contains__, self._super_table_changed
         )
-        self.links = Links(
-            self,
-            self._context,
-            services.questions,
-            leases,
-            self.super_tables,
-            self._start_search,
-            draws=services.draws_tables,
-            is_light=services.is_light,
-        )
-        self.search = SuperSearch(
-            self,
-            self._context,
-            services.find_contacts,
-            self.links,
-            self._search_over,
-            draws=services.draws_tables,
-            finds_all=services.finds_all,
-        )
+        self.links = Links(self, services, self._leases, self.super_tables, self._start_search)
+        self.search = SuperSearch(self, services, self.links, self._search_over)
         self.membership = services.make_membership(self.name, self._parameters, self)
         self._dissemination = services.dissemination(self)
-        self._upward = Upward(self, self.super_tables, leases)
+        self._upward = Upward(self, self.super_tables, self._leases)
 
     # What the parts of this community see of it.
 
@@ -489,7 +469,7 @@ class Community:
         if self.deliver is not None:
             self.deliver(block, hops, new)
         if len(self._communities) > 1:
-            self._hand_up(block, hops)
+            self._process.hand_up(self.name, block, hops)
         self.events += block.count
         self.latest.add(block, now)
         self.routes.add(block.source, block.first, sender, hops, now)

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Randomness
+from overlay.context import Randomness
 from overlay.failure.detector import SELDOM
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import NewProcesses, NewProcessesAnswer, ShareSuper
 from pubsub.topic import Topic
 
 if TYPE_CHECKING:
-    from pubsub.camcast.community import Community
+    from pubsub.camcast.community import Community, Services
 
 STALE_INTERVALS = 12
 """An entry that was not confirmed for this many link intervals gives way to a fresh one. One that has crashed
@@ -200,31 +200,23 @@ class Links:
     def __init__(
         self,
         community: Community,
-        context: Context,
-        datagrams: Context,
+        services: Services,
         leases: Leases,
         tables: SuperTables,
         search: Callable[[], None],
-        *,
-        draws: bool,
-        is_light: bool,
     ) -> None:
-        """`search` starts to look for super-processes, unless it is looking already.
-
-        `draws`: every member draws its tables from the directory, and nobody passes his own on.
-
-        `is_light`: this process looks at its tables more seldom.
-
-        Over `datagrams` tables are passed on: several members get each, again and again, so that none of
-        these messages needs an acknowledgement."""
+        """`search` starts to look for super-processes, unless it is looking already."""
         self._community = community
-        self._context = context
-        self._datagrams = datagrams
+        self._context = services.control
+        self._datagrams = services.questions
+        """Tables are passed on by these: several members get each, again and again, so that none of these
+        messages needs an acknowledgement."""
         self._leases = leases
         self.tables = tables
         self._search = search
-        self._draws = draws
-        self._seldom = SELDOM if is_light else 1
+        self._draws = services.draws_tables
+        """Every member draws its tables from the directory, and nobody passes his own on."""
+        self._seldom = SELDOM if services.is_light else 1
         self._stopped = False
 
     def start(self) -> None:

@@ -126,14 +126,7 @@ class Process:
             goodbyes.at = -inf
             heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
         community = self.communities[topic.name] = Community(
-            topic,
-            parameters,
-            self.services,
-            self.leases,
-            self.communities,
-            deliver,
-            heard,
-            lambda block, hops: self._hand_up(topic.name, block, hops),
+            topic, parameters, self, deliver, heard
         )
         for other in self.communities.values():
             other.super_tables.prune()
@@ -208,7 +201,8 @@ class Process:
         """Rights were taken back: those who lost theirs are sent nothing more."""
         self.leases.check_rights()
 
-    def _hand_up(self, topic: str, block: Block, hops: int) -> None:
+    def hand_up(self, topic: str, block: Block, hops: int) -> None:
+        """Give a block that is new in a community to the super-communities that this process is in."""
         for name, community in list(self.communities.items()):
             if name != topic and included(name, block.topic, block.lineage):
                 community.receive_own(block, hops)
