@@ -40,6 +40,10 @@ ENTRIES = 256
 ASKED_AT_ONCE = 256
 """Messages that are asked for at a time."""
 
+LAST_NUMBER = 2**62
+"""Numbers of messages that are believed are not higher: one that cannot travel would keep the whole digest in
+which it is from being sent."""
+
 SPREAD_BYTES = 256 * 1024
 """Bytes of messages that are sent in answer at a time, unless one alone is larger."""
 
@@ -176,7 +180,7 @@ class DistributorExchange:
                 self._stability.told_service(sender.id, name, has_no_gap)
         for name, source, began, low, high, safe in digest.sources:
             service = self._services.get(name)
-            if service is None:
+            if service is None or not _may_be(began, low, high, safe):
                 continue
             if service.has_left_behind(source, high):
                 if low:  # it may wait for this one; an answer is not answered
@@ -202,6 +206,10 @@ class DistributorExchange:
         found = service.log.block(want.source, want.first, last, SPREAD_BYTES)
         if found is not None:
             self._context.send(sender, SpreadBlocks((found,)))
+
+
+def _may_be(began: int, low: int, high: int, safe: int) -> bool:
+    return 0 <= began <= high <= LAST_NUMBER and 0 <= low <= high + 1 and 0 <= safe <= high
 
 
 Found = Callable[[Sequence[bytes]], None]

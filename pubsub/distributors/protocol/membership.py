@@ -38,6 +38,10 @@ BallotMessage = Prepare | Propose | Vote
 MOST_MEMBERS = 256
 """Members of a view that is believed."""
 
+MOST_AHEAD = 2**32
+"""How far beyond those known a number may be that a peer tells. After the largest number that can travel
+there is no next one: whoever told of it would leave a group without another view."""
+
 
 @dataclass(slots=True)
 class _Attempt:
@@ -161,6 +165,9 @@ class Agreement:
             self.receive(me, message)
 
     def receive(self, sender: Contact, message: BallotMessage) -> None:
+        round_, _ = message.promised if isinstance(message, Vote) else message.ballot
+        if round_ > self._promised[0] + MOST_AHEAD:
+            return
         if isinstance(message, Vote):
             self.receive_vote(sender, message)
         elif isinstance(message, Prepare):
@@ -287,8 +294,15 @@ class DistributorMembership:
                 self._set_gone(sender)
             if self.view:
                 self._context.send(sender, self._hello())
-        elif 0 < len(hello.members) <= MOST_MEMBERS:
+        elif 0 < len(hello.members) <= MOST_MEMBERS and self._may_be(hello):
             self._hear(sender, View(hello.group, hello.number, hello.members))
+
+    def _may_be(self, hello: ViewHello) -> bool:
+        latest, generation = self._latest.get(hello.group, NO_VIEW), hello.group[0]
+        return (
+            0 < hello.number <= latest.number + MOST_AHEAD
+            and 0 <= generation <= self.view.group[0] + MOST_AHEAD
+        )
 
     def receive_ballot(self, sender: Contact, message: BallotMessage) -> None:
         view = self.view

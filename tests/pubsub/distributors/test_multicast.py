@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from overlay.contact import Contact, PeerId
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import ServiceBlock, SpreadBlocks, StreamDeliveries
+from pubsub.distributors.messages import Digest, ServiceBlock, SpreadBlocks, StreamDeliveries
 from pubsub.distributors.protocol.service import Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
 from pubsub.distributors.protocol.subscription import Reception
@@ -116,6 +116,19 @@ def test_buffers_keep_what_an_unreachable_distributor_lacks() -> None:
     theatre.run(5.0)
     assert publisher.core.stable == 10
     assert {held(actor) for actor in theatre.distributors} == {0}
+
+
+def test_a_source_whose_numbers_cannot_travel_is_not_taken() -> None:
+    """Nothing of the digest that tells of it would be sent, nor any that follows."""
+    theatre = four(8)
+    one, other = theatre.distributors[:2]
+    numbers = ((2**64 - 1, 1, 2**64 - 1, 0), (-1, 1, 5, 0), (0, 9, 5, 0), (0, 1, 5, 6))
+    sources = tuple(
+        ("news", source_of(other.contact.id, bytes([n]) * 8), *told)
+        for n, told in enumerate(numbers)
+    )
+    one.core.receive_digest(other.contact, Digest(other.core.membership.me.run, True, (), sources))
+    assert not one.core.services["news"].log.sources
 
 
 def test_a_source_is_taken_in_order_however_it_arrives() -> None:

@@ -7,9 +7,9 @@ import pytest
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Propose, ViewHello
-from pubsub.distributors.protocol.membership import Agreement
-from pubsub.distributors.protocol.view import NO_VIEW, View, ViewMember
+from pubsub.distributors.messages import Prepare, Propose, ViewHello, Vote
+from pubsub.distributors.protocol.membership import Agreement, DistributorMembership
+from pubsub.distributors.protocol.view import NO_BALLOT, NO_VIEW, View, ViewMember
 from tests.pubsub.distributors.properties import (
     failures_leave_the_view,
     joins_enter_the_view,
@@ -69,6 +69,33 @@ def test_a_view_that_may_have_been_told_is_kept_by_the_next_coordinator() -> Non
     around.agreements[second].lead(MEMBERS[1:])
     around.stage.run(1.0)
     assert around.decided == [MEMBERS[:4]]
+
+
+LARGEST = 2**64 - 1
+
+
+def test_numbers_after_which_there_is_none_are_not_believed() -> None:
+    """One such ballot, or view, would leave the group without a next one that can be told."""
+    around = Round()
+    last = (LARGEST, bytes(MEMBERS[4].id))
+    for agreement in around.agreements.values():
+        agreement.receive(MEMBERS[4].contact, Prepare(VIEW.group, 8, last))
+        agreement.receive(
+            MEMBERS[4].contact, Vote(VIEW.group, 8, VIEW.first_ballot, last, NO_BALLOT, ())
+        )
+    around.agreements[MEMBERS[0]].lead(MEMBERS[:4])
+    around.stage.run(1.0)
+    assert around.decided == [MEMBERS[:4]]
+
+    context = around.stage.context(numbered_contact(9))
+    membership = DistributorMembership(context, DistributorConfig(), lambda view: None)
+    membership._found(0)
+    before = membership.view
+    members = (membership.me, MEMBERS[4])
+    for group, number in ((before.group, LARGEST), ((-1, b"group"), 1), (before.group, -1)):
+        hello = ViewHello(group, number, members, MEMBERS[4].run, False)
+        membership.receive_hello(MEMBERS[4].contact, hello)
+    assert membership.view == before
 
 
 def test_a_view_that_nobody_heard_of_does_not_bind_the_next_coordinator() -> None:
