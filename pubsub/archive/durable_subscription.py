@@ -111,18 +111,7 @@ class DurableSubscription:
         gaps: Gaps = "skip",
         on_gap: Callable[[Gap], None] | None = None,
     ) -> None:
-        if not is_entity_name(name):
-            raise DurableUsageError(
-                f"durable={name!r} is not a valid name: it must be printable, of 1 to {MOST_NAME_BYTES} bytes"
-            )
-        if delivery not in ("ordered", "optimistic"):
-            raise DurableUsageError(f'delivery is "ordered" or "optimistic", not {delivery!r}')
-        if resume is not None and delivery != "ordered":
-            raise DurableUsageError('resume goes with delivery="ordered"')
-        if share and (resume is not None or delivery != "ordered"):
-            raise DurableUsageError("share goes without delivery and without resume")
-        if gaps not in get_args(Gaps):
-            raise DurableUsageError(f'gaps is "skip", "give" or "raise", not {gaps!r}')
+        _check_options(name, delivery, share, resume, gaps)
         if on_gap is not None:
             check_function("on_gap", on_gap)
         self._share = share
@@ -573,6 +562,21 @@ class DurableSubscription:
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
+
+
+def _check_options(name: str, delivery: str, share: bool, resume: bytes | None, gaps: str) -> None:
+    if not is_entity_name(name):
+        raise DurableUsageError(
+            f"durable={name!r} is not a valid name: it must be printable, of 1 to {MOST_NAME_BYTES} bytes"
+        )
+    if delivery not in ("ordered", "optimistic"):
+        raise DurableUsageError(f'delivery is "ordered" or "optimistic", not {delivery!r}')
+    if resume is not None and delivery != "ordered":
+        raise DurableUsageError('resume goes with delivery="ordered"')
+    if share and (resume is not None or delivery != "ordered"):
+        raise DurableUsageError("share goes without delivery and without resume")
+    if gaps not in get_args(Gaps):
+        raise DurableUsageError(f'gaps is "skip", "give" or "raise", not {gaps!r}')
 
 
 def _profiles(where: Where) -> tuple[Profile, ...]:

@@ -120,13 +120,18 @@ class Entities:
         entity = self.all.get(register.entity)
         if register.entity in self.registering:
             return
-        if entity is None:
-            if len(self.all) >= MOST_ENTITIES:
-                self._refuse(sender, register, "this archive takes no more durable subscribers")
-                return
+        if entity is not None:
+            self._take_up(sender, register, interest, entity)
+        elif len(self.all) >= MOST_ENTITIES:
+            self._refuse(sender, register, "this archive takes no more durable subscribers")
+        else:
             self.registering[register.entity] = None
             self._find_beginning(register, partial(self._begin_new, sender, register, interest))
-            return
+
+    def _take_up(
+        self, sender: Contact, register: Register, interest: Interest, entity: EntityDissemination
+    ) -> None:
+        """A subscriber of a name that is known here is there, or asks for something else."""
         session = None if entity.serving is None else entity.serving.sessions.get(register.session)
         if not self._may_have(sender, entity):
             self._refuse(sender, register, NO_RIGHT)

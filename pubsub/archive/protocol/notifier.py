@@ -248,31 +248,37 @@ class Notifier:
         doubts = [True] * len(events) if again else self._doubts(entity.serving, events)
         start = 0
         for part in _parts(events, whole_to, config.batch_bytes, config.batch):
-            streams: dict[bytes, int] = {}
-            items: list[tuple[int, int, int, int, bytes, bool]] = []
-            for length in _runs(part, doubts[start : start + len(part)], whole_to):
-                at = start
-                for count, block in self._joined(events[at : at + length], whole_to):
-                    event, place = (
-                        events[start],
-                        streams.setdefault(events[start].publisher, len(streams)),
-                    )
-                    row = (
-                        event.sequence,
-                        previous or 0,
-                        place,
-                        event.catenation,
-                        block,
-                        doubts[start],
-                    )
-                    items.append(row)
-                    start += count
-                    if previous is not None:
-                        previous = events[start - 1].sequence
-            notice = Notice(world.topic, entity.name, session.id, tuple(streams), tuple(items))
+            stop = start + len(part)
+            streams, items = self._items(part, doubts[start:stop], whole_to, previous)
+            notice = Notice(world.topic, entity.name, session.id, streams, items)
             world.context.send(session.contact, notice)
             self.sent += len(part)
+            start = stop
+            if previous is not None:
+                previous = part[-1].sequence
         session.notified_at = world.context.now()
+
+    def _items(
+        self,
+        events: Sequence[StoredEvent],
+        doubts: Sequence[bool],
+        whole_to: float,
+        previous: int | None,
+    ) -> tuple[tuple[bytes, ...], tuple[tuple[int, int, int, int, bytes, bool], ...]]:
+        """The streams and the items of a `Notice` of these events."""
+        streams: dict[bytes, int] = {}
+        items: list[tuple[int, int, int, int, bytes, bool]] = []
+        start = 0
+        for length in _runs(events, doubts, whole_to):
+            for count, block in self._joined(events[start : start + length], whole_to):
+                first = events[start]
+                place = streams.setdefault(first.publisher, len(streams))
+                numbers = (first.sequence, previous or 0, place, first.catenation)
+                items.append((*numbers, block, doubts[start]))
+                start += count
+                if previous is not None:
+                    previous = events[start - 1].sequence
+        return tuple(streams), tuple(items)
 
     def _joined(
         self, events: Sequence[StoredEvent], whole_to: float

@@ -241,27 +241,8 @@ class DurableSubscriber(ABC):
         if not self._is_mine(sender, response.session):
             return
         self._answered_at = self._context.now()
-        if response.refused == REGISTER_AGAIN:
-            self._begin_session()
-            return
-        if response.refused == BUSY:
-            if self.is_registered:
-                return  # it was said before the archive registered this session, and comes late
-            self.is_name_taken = True
-            if self._was_registered:
-                self.close()
-                self._on_displaced("")
-            return
-        if response.refused == TAKEN:
-            self.close()
-            self._on_displaced(response.word)
-            return
-        if response.refused == MOVED:
-            self._give_up()
-            return
         if response.refused:
-            self.close()
-            self._on_registered("" if response.refused == DEREGISTERED else response.refused)
+            self._refused(response)
             return
         if not self.is_registered:
             self.is_registered = self._was_registered = True
@@ -279,6 +260,27 @@ class DurableSubscriber(ABC):
         if response.missing:
             above = [(max(first, self.sync + 1), last) for first, last in response.missing]
             self._ask_for(Numbers(spans=above))
+
+    def _refused(self, response: AckResponse) -> None:
+        """There is no registration, or none any more."""
+        why = response.refused
+        if why == REGISTER_AGAIN:
+            self._begin_session()
+        elif why == MOVED:
+            self._give_up()
+        elif why == BUSY:
+            if self.is_registered:
+                return  # it was said before the archive registered this session, and comes late
+            self.is_name_taken = True
+            if self._was_registered:
+                self.close()
+                self._on_displaced("")
+        elif why == TAKEN:
+            self.close()
+            self._on_displaced(response.word)
+        else:
+            self.close()
+            self._on_registered("" if why == DEREGISTERED else why)
 
     def _hear_of_gaps(self, response: AckResponse) -> None:
         self._heard_gaps = response.gaps
