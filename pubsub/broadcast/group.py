@@ -296,9 +296,8 @@ class Group(GroupChannel):
             raise UsageError('a log goes with qos="iurb" and order="none"')
         stack = _stack(qos, order, probabilistic)
         name = f"{stack.name} {order}" + (" with logs" if log is not None else "")
-        if isinstance(qos, Stack):
-            # Members with another stack are not taken in: the name has all its layers.
-            name = " / ".join([stack.name, *(layer.name for layer in stack.layers)])
+        if isinstance(qos, Stack):  # members with another stack are not taken in
+            name = _with_layers(stack, stack.name)
         name = " on ".join(filter(None, [name, self._topic]))
         super().__init__(self, name, stack, {}, most_unread)
         self._channels: dict[GroupChannel, None] = {}
@@ -396,7 +395,7 @@ class Group(GroupChannel):
         share = dict(share or {})
         if stack.provides(DETECTOR) and self.stack.provides(DETECTOR):
             share.setdefault("pfd", self.session("pfd"))
-        full_name = " / ".join(["channel", name, *(layer.name for layer in stack.layers)])
+        full_name = _with_layers(stack, "channel", name)
         return GroupChannel(self, full_name, stack, share, most_unread)
 
     async def close(self) -> None:
@@ -549,6 +548,10 @@ def _addresses_of(members: Sequence[str | tuple[str, int]], rank: int) -> list[A
     if len(dict.fromkeys(addresses)) < len(addresses):
         raise UsageError("two members have the same address: each needs its own")
     return addresses
+
+
+def _with_layers(stack: Stack, *name: str) -> str:
+    return " / ".join([*name, *(layer.name for layer in stack.layers)])
 
 
 def _stack(qos: str | Stack, order: str, probabilistic: Probabilistic | None) -> Stack:

@@ -126,8 +126,7 @@ class TopicBroadcast:
         """From whom the messages came that are not acknowledged yet."""
         self._met: dict[PeerId, None] = {}
         self._appeared: dict[PeerId, float] = {}
-        """Participants of whom it was not heard before, and when it was; until they have said what they
-        have."""
+        """When participants were heard of for the first time, until they have said what they have."""
         self._early: dict[PeerId, list[Received]] = {}
         """Statements of those who are not known yet to take part, in the boot that they state."""
         self._unwritten: list[Item] = []

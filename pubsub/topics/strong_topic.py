@@ -163,23 +163,32 @@ class StrongTopic:
         self._errors = runtime.metrics.family(
             "strong_handler_errors", "handler", "Exceptions of the application's handlers"
         )
-        context = _TopicContext(runtime)
-        boot = int(time.time() * 1000)
+        self._make_protocol(config, log, filter, order, counts)
+
+    def _make_protocol(
+        self,
+        config: TopicConfig,
+        log: TopicLog,
+        filter: str,
+        order: Order,
+        counts: dict[str, int],
+    ) -> None:
+        context = _TopicContext(self._runtime)
         self.core = TopicBroadcast(
-            topic,
+            self.topic,
             context,
             config.broadcast,
             config.membership,
             self,
             log,
-            boot=boot,
+            boot=int(time.time() * 1000),
             run=entropy().randbytes(RUN_BYTES),
             filter=filter,
             order=order,
             counts=counts,
         )
         self._aside = AsideMessages(
-            topic,
+            self.topic,
             context,
             config.broadcast,
             self.core.membership,
