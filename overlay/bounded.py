@@ -33,3 +33,36 @@ def remember(memory: dict[K, V], key: K, value: V, most: int) -> None:
     memory[key] = value
     if len(memory) > most:
         del memory[next(iter(memory))]
+
+
+class Share:
+    """The bytes that one of several holders of a `Budget` has."""
+
+    __slots__ = ("_budget", "bytes")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.bytes = 0
+        budget.shares += 1
+
+    def add(self, size: int) -> None:
+        self.bytes += size
+        self._budget.bytes += size
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether all have too much, and this one more than an equal share."""
+        budget = self._budget
+        return budget.bytes > budget.most and self.bytes * budget.shares > budget.most
+
+    def end(self) -> None:
+        self.add(-self.bytes)
+        self._budget.shares -= 1
+
+
+class Budget:
+    """Bytes that several may hold together; less than twice as many, since each looks when it takes more."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.bytes = self.shares = 0

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from overlay.bounded import Budget, Share
 from overlay.errors import CamcastError
 from pubsub.doors.mqtt.message import content_type_of, shown_data
 from pubsub.event import Event
@@ -45,39 +46,6 @@ def _shown(event: Event) -> Shown:
     if kind := content_type_of(event.topic, event.data):
         fields["type"] = kind
     return Shown(id, json_line(fields))
-
-
-class Share:
-    """The bytes that one of several holders of a `Budget` has."""
-
-    __slots__ = ("_budget", "bytes")
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self.bytes = 0
-        budget.shares += 1
-
-    def add(self, size: int) -> None:
-        self.bytes += size
-        self._budget.bytes += size
-
-    @property
-    def is_too_much(self) -> bool:
-        """Whether all have too much, and this one more than an equal share."""
-        budget = self._budget
-        return budget.bytes > budget.most and self.bytes * budget.shares > budget.most
-
-    def end(self) -> None:
-        self.add(-self.bytes)
-        self._budget.shares -= 1
-
-
-class Budget:
-    """Bytes that several may hold together; less than twice as many, since each looks when it takes more."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.bytes = self.shares = 0
 
 
 class Reader:

@@ -23,10 +23,11 @@ from typing import Any, Self
 
 from aiohttp import WSMsgType, web
 
+from overlay.bounded import Budget
 from overlay.contact import Address
 from overlay.errors import CamcastError, NetworkError, UsageError, check_positive
 from pubsub.data import DATA_LIMIT
-from pubsub.doors.feeds import Budget, Feed, Reader
+from pubsub.doors.feeds import Feed, Reader
 from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.doors.openapi import OPENAPI, page
 from pubsub.doors.serving import (

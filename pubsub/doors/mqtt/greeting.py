@@ -37,6 +37,9 @@ _OLD_CODES = {
 LONGEST_CLIENT_ID = 1_024
 """Characters; a session is kept by it, connected or not."""
 
+MOST_INFLIGHT = 4_096
+"""Messages that one client is sent before it acknowledges any, whatever it asks for."""
+
 MOST_EARLY = 1_000
 """Packets that a client may send before its session is there."""
 
@@ -132,7 +135,9 @@ class Greeting:
     ) -> None:
         """The client's session is there; `present`: it was there before; `given`: the client's new id."""
         config, connection = self._hub.config, self._connection
-        session.receive_maximum = connect.properties.get("receive_maximum", LAST_PACKET_ID)
+        session.receive_maximum = min(
+            connect.properties.get("receive_maximum", MOST_INFLIGHT), MOST_INFLIGHT
+        )
         keep_alive = connect.keep_alive
         properties: dict[str, object] = {}
         if connect.version == V5:

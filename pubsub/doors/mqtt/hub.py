@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from overlay.bounded import Budget
 from overlay.context import Timer
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.authentication import Authenticator
@@ -58,7 +59,9 @@ class Hub:
         self.access = access or Open(authenticated=authenticator is not None)
         self.authenticator = authenticator
         self.not_allowed = Reason.NOT_AUTHORIZED if config.says_why else Reason.UNSPECIFIED
-        self._common = Common(config.most_waiting, clock.now, self.drop)
+        self._common = Common(
+            config.most_waiting, Budget(config.waiting_bytes), clock.now, self.drop
+        )
         self.sessions: dict[str, Session] = {}
         self.connections: dict[str, Connection] = {}
         self.entering = Entering(self, name)
@@ -159,6 +162,7 @@ class Hub:
             session.keeper.end(forget)
         for text in list(session.subscriptions):
             self.unsubscribe(session, text, forget)
+        session.let_go()
         if forget:
             self.wills.publish(session.client_id)  # it is not delayed beyond the session
 

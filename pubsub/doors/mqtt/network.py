@@ -24,6 +24,9 @@ class MqttConfig:
     """Sessions, connected or not. When there are more, the one that has been away longest is dropped."""
     most_waiting: int = 1_000
     """Messages of QoS 1 and 2 that may wait for one client; further ones are dropped and counted."""
+    waiting_bytes: int = 1024 * 1024 * 1024
+    """Of all messages of QoS 1 and 2 that wait for clients, and of those of 1 KiB or more that are on their
+    way; with more, a client with more than an equal share is given no further ones, which are counted."""
     slow_clients: Literal["drop", "disconnect"] = "drop"
     """What becomes of a client that takes less than it is sent: messages are dropped for it, or with the
     first of them it is disconnected too. Both are counted."""

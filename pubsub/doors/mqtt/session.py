@@ -15,6 +15,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast
 
+from overlay.bounded import Budget, Share
 from pubsub.doors.mqtt.filters import TopicFilter
 from pubsub.doors.mqtt.kept import Keeper, KeptSubscription, Record, Sent, event_id
 from pubsub.doors.mqtt.message import MqttMessage
@@ -38,6 +39,13 @@ LAST_PACKET_ID = 0xFFFF
 MOST_KEYS = 8_192
 """Events of a client that are known again when they come from the archive too."""
 
+
+LARGE = 1024
+"""Bytes of a payload that are counted also for a client that keeps up; the number of smaller ones that it is
+sent before it acknowledges any is bound enough."""
+
+MESSAGE_BYTES = 256
+"""About what a message takes besides its payload."""
 
 NONE: dict[Any, Any] = cast("dict[Any, Any]", MappingProxyType({}))
 """Stands for a dict of a client that nothing is in yet, which most clients have several of."""
@@ -135,12 +143,16 @@ class Outgoing:
     done: Callable[[], None] | None = None
     """Tells the archive that the client has it."""
     forms: Forms = field(default_factory=dict)
+    size: int = 0
+    """Bytes that are counted for it."""
 
 
 class Common(NamedTuple):
     """What all sessions of a door have in common."""
 
     most_waiting: int
+    waiting: Budget
+    """Bytes that wait in all sessions."""
     now: Callable[[], float]
     drop: Callable[[str], None]
     """Counts messages that are not delivered, under a reason."""
@@ -157,6 +169,7 @@ class Session:
         "_keyed",
         "_last_id",
         "_recalled",
+        "_share",
         "_waiting",
         "arriving",
         "client",
@@ -185,6 +198,8 @@ class Session:
         self._common = common
         self._waiting: deque[Outgoing] | None = None
         """None for a client that keeps up."""
+        self._share: Share | None = None
+        """Bytes of messages that wait, and of large ones that are on their way; None without any."""
         self._inflight: dict[int, Outgoing] = NONE
         self._last_id = 0
         self._keyed: dict[bytes, Outgoing | None] = NONE
@@ -219,7 +234,7 @@ class Session:
             self._came_again(outgoing)
         elif outgoing.key in self._recalled:
             self._send_recalled(outgoing)
-        elif len(self._waiting or ()) >= self._common.most_waiting and outgoing.done is None:
+        elif outgoing.done is None and self._share is not None and self._has_too_much:
             self._common.drop("session_full")
             if self.client is not None:
                 self.client.fell_behind()
@@ -235,9 +250,30 @@ class Session:
             ):
                 if self._waiting is None:
                     self._waiting = deque()
+                self._hold(outgoing)
                 self._waiting.append(outgoing)
             else:
+                if len(outgoing.message.payload) >= LARGE:
+                    self._hold(outgoing)
                 self._begin(outgoing)
+
+    @property
+    def _has_too_much(self) -> bool:
+        is_full = len(self._waiting or ()) >= self._common.most_waiting
+        return is_full or (self._share is not None and self._share.is_too_much)
+
+    def _hold(self, outgoing: Outgoing) -> None:
+        """Count the bytes of a message until the client has it."""
+        if self._share is None:
+            self._share = Share(self._common.waiting)
+        outgoing.size = len(outgoing.message.payload) + MESSAGE_BYTES
+        self._share.add(outgoing.size)
+
+    def let_go(self) -> None:
+        """Nothing is held any more: the client has everything, or the session has ended."""
+        if self._share is not None:
+            self._share.end()
+            self._share = None
 
     def _note_key(self, key: bytes, outgoing: Outgoing | None) -> None:
         if key:
@@ -261,6 +297,11 @@ class Session:
 
     def _finish(self, outgoing: Outgoing) -> None:
         """The client has it, or will never get it."""
+        if outgoing.size and self._share is not None:
+            self._share.add(-outgoing.size)
+            outgoing.size = 0
+            if not self._share.bytes:
+                self.let_go()
         if outgoing.key and outgoing.key in self._keyed:
             self._keyed[outgoing.key] = None
         if outgoing.done is not None:

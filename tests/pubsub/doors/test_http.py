@@ -13,10 +13,11 @@ import aiohttp
 import pytest
 
 from overlay import loops
+from overlay.bounded import Budget
 from pubsub import Archive, Node
 from pubsub.cli import main as command
 from pubsub.doors import serving
-from pubsub.doors.feeds import Budget, Reader, Shown
+from pubsub.doors.feeds import Reader, Shown
 from pubsub.doors.http import HttpConfig, HttpDoor
 from pubsub.doors.mqtt import message_in
 from pubsub.doors.mqtt.message import MqttMessage

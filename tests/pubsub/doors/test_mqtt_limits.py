@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pubsub.doors.mqtt import connection, greeting, hub, publishing, subscribing
+from pubsub.doors.mqtt import connection, greeting, hub, publishing, session, subscribing
 from pubsub.doors.mqtt.network import Open
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
@@ -66,6 +66,42 @@ def test_retained_messages_are_bounded_by_bytes_too() -> None:
     reader.subscribe("#")
     assert reader.payloads() == [b"123456", b"12"]
     assert door.dropped("retained_forgotten") == 1
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_waits_for_all_clients_is_bounded_by_bytes(qos: int) -> None:
+    door = Door(waiting_bytes=10_000)
+    greedy, modest = (door.client(one, properties=LASTING) for one in ("greedy", "modest"))
+    greedy.subscribe("large", qos=qos)
+    modest.subscribe("small", qos=qos)
+    greedy.connection.lost()
+    writer = door.client("writer")
+    for number in range(20):
+        writer.send(Publish("large", b"x" * 1_000, qos=qos, packet_id=number + 1))
+        writer.send(Publish("small", b"x", qos=qos, packet_id=number + 101))
+    waiting = door.hub._common.waiting
+    assert waiting.bytes <= 12_000
+    assert door.dropped("session_full") >= 10
+    assert len(modest.payloads()) == 20
+    back = door.client("greedy", properties=LASTING, clean_start=False)
+    assert 5 < len(back.payloads()) <= 10
+    for client in (modest, back):
+        for packet in [one for one in client.got if isinstance(one, Publish)]:
+            for code in (PUBACK,) if qos == 1 else (PUBREC, PUBCOMP):
+                client.send(Ack(code, packet.packet_id))
+    assert (waiting.bytes, waiting.shares) == (0, 0)
+
+
+def test_what_waits_is_let_go_with_its_session() -> None:
+    door = Door()
+    client = door.client("c", properties={"session_expiry_interval": 10})
+    client.subscribe("a", qos=1)
+    client.connection.lost()
+    door.client("writer").send(Publish("a", b"", qos=1, packet_id=1))
+    waiting = door.hub._common.waiting
+    assert (waiting.bytes, waiting.shares) == (session.MESSAGE_BYTES, 1)
+    door.clock.run(11)
+    assert (waiting.bytes, waiting.shares) == (0, 0)
 
 
 def test_filters_that_no_topic_can_match_are_refused() -> None:
