@@ -72,5 +72,5 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	$(BIN)/python -c 'from bench.tiers.simulate import compile_kernels; compile_kernels()'
+	$(BIN)/python -c 'from bench.simulate import compile_kernels; compile_kernels()'
 	touch $@

@@ -20,7 +20,6 @@ from bench.experiment import variant_of
 from bench.intervals import (
     ERROR,
     Interval,
-    difference_interval,
     look_at,
     mean_interval,
     share_interval,
@@ -190,7 +189,8 @@ class Aggregate:
             return Interval(-math.inf, self.value - other.value, math.inf)
         used, error = look_at(len(pairs)) if self.is_of_networks else (len(pairs), ERROR)
         ours, others = zip(*pairs[:used], strict=True)
-        found = difference_interval(ours, others, error / among)
+        # Pairs share their random numbers.
+        found = mean_interval(np.subtract(ours, others), error / among)
         if found.low == found.high and self.metric in PROPORTIONS:
             # No event differed: neither may differ by more than either share may be off.
             room = max(self.high - self.low, other.high - other.low)

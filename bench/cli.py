@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 ABOUT = "run experiments, aggregate them, report"
@@ -26,3 +27,17 @@ def add_command(commands: Any) -> None:
     bench.analysis.command.add_command(inner)
     bench.analysis.watch.add_command(inner)
     bench.quote.add_command(inner)
+
+
+def new_command(
+    commands: Any, name: str, action: Any, about: str, description: str = "", example: str = ""
+) -> argparse.ArgumentParser:
+    """One more sub-command; `example`: what may be written behind its name."""
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=description or about,
+        epilog=f"example: camcast bench {name} {example}".rstrip(),
+    )
+    command.set_defaults(action=action)
+    return command

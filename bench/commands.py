@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.cli import new_command
 from bench.players import Line, Players
 from bench.servers import NotInstalled
 from bench.spark.session import add_spark_options
 from bench.suites import BUILT_IN, Suite, find_suite
 from bench.workloads import workloads
-from bench.workloads.records import RowFile, provenance
-from bench.workloads.workload import LEFT_OUT, Row, Workload, as_text
+from bench.workloads.workload import LEFT_OUT, Row, RowFile, Workload, as_text, provenance
 from overlay.errors import CamcastError, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ SPEED = "speed"
 
 def add_commands(commands: Any) -> None:
     """Add the benchmark's sub-commands to `camcast bench`."""
-    run = _command(commands, "run", run_suite, "run a suite; finished rows are not run again")
+    about = "run a suite; finished rows are not run again"
+    run = new_command(commands, "run", run_suite, about, example="quick")
     run.add_argument("suite", help=f"a built-in suite, the path of a TOML file, or {SPEED}")
     add_spark_options(run)
     run.add_argument(
@@ -61,33 +62,19 @@ def add_commands(commands: Any) -> None:
         ("aggregate", aggregate_results, "aggregate the results of all suites that were run"),
         ("report", render_report, "aggregate, decide the claims, and write report.html"),
     ):
-        command = _command(commands, name, action, about)
+        command = new_command(commands, name, action, about)
         add_spark_options(command)
         _out(command)
-    comparing = _command(commands, "compare", compare_runs, "say what changed between two runs")
+    about, example = "say what changed between two runs", "results-before results-after"
+    comparing = new_command(commands, "compare", compare_runs, about, example=example)
     comparing.add_argument("before", help="where the results of one run are: a path or a URI")
     comparing.add_argument("after", help="where those of the other are")
     add_spark_options(comparing)
-    _command(commands, "list", list_suites, "list the built-in suites")
-    show = _command(commands, "show", show_suite, "print a suite's experiments, one JSON line each")
+    new_command(commands, "list", list_suites, "list the built-in suites")
+    about = "print a suite's experiments, one JSON line each"
+    show = new_command(commands, "show", show_suite, about, example="quick")
     show.add_argument("suite", help="a built-in suite, or the path of a TOML file")
     add_workloads(commands)
-
-
-def _command(commands: Any, name: str, action: Any, about: str) -> argparse.ArgumentParser:
-    example = {
-        "run": "camcast bench run quick",
-        "show": "camcast bench show quick",
-        "compare": "camcast bench compare results-before results-after",
-    }
-    command: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=about,
-        description=about,
-        epilog=f"example: {example.get(name, f'camcast bench {name}')}",
-    )
-    command.set_defaults(action=action)
-    return command
 
 
 def _out(command: argparse.ArgumentParser) -> None:
@@ -264,18 +251,13 @@ def _check_existing(place: str) -> None:
 def add_workloads(commands: Any) -> None:
     """Add a sub-command for each workload to `camcast bench`."""
     for workload in workloads():
-        parser: argparse.ArgumentParser = commands.add_parser(
-            workload.name,
-            help=workload.title,
-            description=workload.about,
-            epilog=f"example: {workload.command}",
-        )
+        run = partial(_run_command, workload)
+        parser = new_command(commands, workload.name, run, workload.title, workload.about)
         for option in workload.options:
             option.add_to(parser)
         parser.add_argument("--quick", action="store_true", help="the size of `bench run speed`")
         parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
         parser.add_argument("--out", type=Path, default=Path(OUT), help=f"results (default: {OUT})")
-        parser.set_defaults(action=partial(_run_command, workload))
 
 
 def _run_command(workload: Workload, arguments: argparse.Namespace) -> int:

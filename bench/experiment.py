@@ -104,7 +104,7 @@ class Experiment:
     """Which of the networks of a setting it is; networks of the same number are compared with each other."""
     replays: int = 0
     """Emulated networks: how many events to replay over their tables, for each point (see
-    bench.tiers.replay)."""
+    bench.simulate.replay)."""
     p_sel_series: tuple[float, ...] = ()
     """Instead of one p_sel several, whose events take turns on one network."""
     failed_series: tuple[float, ...] = ()

@@ -60,6 +60,9 @@ class Interval:
     def scaled(self, factor: float) -> Interval:
         return Interval(self.low * factor, self.value * factor, self.high * factor)
 
+    def shifted(self, by: float) -> Interval:
+        return Interval(self.low + by, self.value + by, self.high + by)
+
     @property
     def is_bounded(self) -> bool:
         return math.isfinite(self.low) and math.isfinite(self.high)
@@ -148,13 +151,6 @@ def share_interval(values: Sequence[float] | Values, events: float, error: float
         worth = max(1.0, min(events, len(found) / CORRELATION))
         return wilson(first * worth, worth, error)
     return mean_interval(found, error).within(0.0, 1.0)
-
-
-def difference_interval(
-    ours: Sequence[float] | Values, theirs: Sequence[float] | Values, error: float
-) -> Interval:
-    """The mean of ours minus theirs, pair by pair: pairs share their random numbers."""
-    return mean_interval(np.asarray(ours) - np.asarray(theirs), error)
 
 
 @lru_cache(maxsize=64)

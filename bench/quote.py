@@ -32,9 +32,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bench.cli import new_command
 from bench.workloads import workloads
-from bench.workloads.records import Provenance, Recorded, in_words, read_rows
-from bench.workloads.workload import LEFT_OUT, Row, Setting, Workload, markdown_table, shown
+from bench.workloads.workload import (
+    LEFT_OUT,
+    Provenance,
+    Recorded,
+    Row,
+    Setting,
+    Workload,
+    in_words,
+    markdown_table,
+    read_rows,
+    shown,
+)
 from overlay.errors import CamcastError, UsageError
 
 FIGURES = Path("docs/figures")
@@ -383,12 +394,9 @@ def rewrite(root: Path) -> list[Path]:
 
 
 def add_command(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "quote",
-        help="write the figures of README and docs from kept results",
-        description="Write the figures of the README and of docs/ anew from the rows in docs/figures.",
-        epilog="example: camcast bench quote --take bench-results",
-    )
+    about = "write the figures of README and docs from kept results"
+    more = "Write the figures of the README and of docs/ anew from the rows in docs/figures."
+    parser = new_command(commands, "quote", run, about, more, "--take bench-results")
     parser.add_argument(
         "--take",
         type=Path,
@@ -397,7 +405,6 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--check", action="store_true", help="change nothing; 1 when pages differ")
     parser.add_argument("--root", type=Path, default=Path(), help="of the project's tree")
-    parser.set_defaults(action=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ to readers.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -136,6 +136,11 @@ class Measured:
 Result = CommunityResult | Measured
 
 
+SUMMED = ("reached", "messages_inside", "messages_upward", "useful", "duplicates", "parasites")
+LARGEST = ("rounds", "seconds", "largest_table", "table_deviation", "upward_peak")
+"""How communities are taken together."""
+
+
 def whole(results: Sequence[CommunityResult]) -> CommunityResult:
     """All communities of one event together; a value that one of them lacks is lacking."""
     first = results[0]
@@ -143,25 +148,18 @@ def whole(results: Sequence[CommunityResult]) -> CommunityResult:
     entries = [r for r in results if r.table_entries is not None]
     kept = sum((r.table_entries or 0.0) * r.processes for r in entries)
     everyone = [r.everyone for r in results if r.everyone is not None]
+    summed = {name: _sum(getattr(r, name) for r in results) for name in SUMMED}
+    largest = {name: _max(getattr(r, name) for r in results) for name in LARGEST}
     return CommunityResult(
         repetition=first.repetition,
         community=WHOLE,
         processes=sum(r.processes for r in results),
         # Reception is of those who want the event: communities below its topic do not count.
         alive=sum(r.alive for r in wanting),
-        reached=_sum(r.reached for r in results),
         everyone=min(everyone, default=None),
-        messages_inside=_sum(r.messages_inside for r in results),
-        messages_upward=_sum(r.messages_upward for r in results),
-        useful=_sum(r.useful for r in results),
-        duplicates=_sum(r.duplicates for r in results),
-        parasites=_sum(r.parasites for r in results),
-        rounds=_max(r.rounds for r in results),
-        seconds=_max(r.seconds for r in results),
         table_entries=kept / sum(r.processes for r in entries) if entries else None,
-        largest_table=_max(r.largest_table for r in results),
-        table_deviation=_max(r.table_deviation for r in results),
-        upward_peak=_max(r.upward_peak for r in results),
+        **summed,
+        **largest,
     )
 
 
@@ -178,89 +176,60 @@ def _ratio(part: float | None, total: float) -> float | None:
     return part / total if part is not None and total else None
 
 
-@dataclass(slots=True)
-class Columns:
-    """The columns of tidy rows that differ from row to row of one point."""
-
-    network: list[int] = dataclasses.field(default_factory=list)
-    event: list[int] = dataclasses.field(default_factory=list)
-    events: list[int] = dataclasses.field(default_factory=list)
-    community: list[int] = dataclasses.field(default_factory=list)
-    metric: list[str] = dataclasses.field(default_factory=list)
-    value: list[float] = dataclasses.field(default_factory=list)
-
-    def add(
-        self, network: int, event: int, events: int, community: int, metrics: Mapping[str, float]
-    ) -> None:
-        """A row for each metric; `event` is -1 for what is of no single one."""
-        count = len(metrics)
-        self.network += [network] * count
-        self.event += [event] * count
-        self.events += [events] * count
-        self.community += [community] * count
-        self.metric += metrics.keys()
-        self.value += metrics.values()
+Cells = tuple[int, int, int, int, str, float]
+"""Of a tidy row, what differs from row to row of one point: the columns of `_VARYING`."""
+_VARYING = ("network", "event", "events", "community", "metric", "value")
 
 
-def tidy(point: Experiment, results: Sequence[Result]) -> Columns:
-    """The rows of one point; simulated events in batches, those of real nodes one by one."""
-    found = Columns()
-    single = [result for result in results if isinstance(result, CommunityResult)]
+def tidy(point: Experiment, results: Sequence[Result]) -> Iterator[Cells]:
+    """The rows of one point; simulated events in batches, those of real nodes one by one.
+
+    `event` is -1 for what is of no single one."""
     together: dict[int, list[CommunityResult]] = {}
-    for result in single:
-        together.setdefault(result.repetition, []).append(result)
+    for result in results:
+        if isinstance(result, CommunityResult):
+            together.setdefault(result.repetition, []).append(result)
     events = [[*own, whole(own)] for own in together.values()]
-    if point.tier == "model":
-        _add_formulas(found, point, events)
-    elif point.tier == "simulate":
-        _add_batches(found, events)
-    else:
-        for own in events:
-            for result in own:
-                at = (point.network, result.repetition, 1, result.community)
-                found.add(*at, result.metrics())
+    if point.tier == "simulate":
+        yield from _batches(events)
+        events = []
+    for result in (one for own in events for one in own):
+        is_formula = point.tier == "model"
+        metrics = _expected(point, result) if is_formula else result.metrics()
+        at = (point.network, -1 if is_formula else result.repetition, 1, result.community)
+        yield from ((*at, *metric) for metric in metrics.items())
     for other in results:
         if isinstance(other, Measured):
-            found.add(point.network, -1, other.events, other.community, other.metrics)
-    return found
+            at = (point.network, -1, other.events, other.community)
+            yield from ((*at, *metric) for metric in other.metrics.items())
 
 
-def _add_formulas(found: Columns, point: Experiment, events: list[list[CommunityResult]]) -> None:
+def _expected(point: Experiment, result: CommunityResult) -> dict[str, float]:
     """Expected values have no single events; all together, the probabilities are not the least of them."""
     from bench.tiers.model import everyone_everywhere
 
-    for own in events:
-        for result in own:
-            metrics = result.metrics()
-            metrics.pop("climbing", None)
-            metrics.pop("complete_rounds", None)
-            if result.community == WHOLE:
-                metrics.pop("reliability", None)
-                everywhere = everyone_everywhere(point)
-                metrics |= {"reliability": everywhere} if everywhere is not None else {}
-            found.add(point.network, -1, 1, result.community, metrics)
+    metrics = result.metrics()
+    for name in ("climbing", "complete_rounds"):
+        metrics.pop(name, None)
+    if result.community == WHOLE:
+        metrics.pop("reliability", None)
+        everywhere = everyone_everywhere(point)
+        metrics |= {"reliability": everywhere} if everywhere is not None else {}
+    return metrics
 
 
-def _add_batches(found: Columns, events: list[list[CommunityResult]]) -> None:
+def _batches(events: list[list[CommunityResult]]) -> Iterator[Cells]:
     batches = min(BATCHES, len(events))
-    parts: dict[tuple[int, int], list[dict[str, float]]] = {}
+    values: dict[tuple[int, int], dict[str, list[float]]] = {}
     for index, own in enumerate(events):
         for result in own:
-            batch = index * batches // len(events)
-            parts.setdefault((batch, result.community), []).append(result.metrics())
-    for (batch, community), all_metrics in parts.items():
-        values: dict[str, list[float]] = {}
-        for metrics in all_metrics:
-            for name, value in metrics.items():
-                values.setdefault(name, []).append(value)
-        for name, known in values.items():  # not every event has every metric
-            found.add(
-                batch,
-                -1,
-                len(known),
-                community,
-                {name: float(np.mean(known)) if len(known) > 1 else known[0]},
-            )
+            part = values.setdefault((index * batches // len(events), result.community), {})
+            for name, value in result.metrics().items():
+                part.setdefault(name, []).append(value)
+    for (batch, community), metrics in values.items():
+        for name, known in metrics.items():  # not every event has every metric
+            mean = float(np.mean(known)) if len(known) > 1 else known[0]
+            yield batch, -1, len(known), community, name, mean
 
 
 class Rows:
@@ -281,15 +250,14 @@ class Rows:
         """Add a finished experiment; `wall` seconds are spread over nothing but the first row."""
         identifier, first = experiment.id, len(self)
         for point, own in results:
-            columns = tidy(point, own)
-            count = len(columns.value)
+            rows = list(tidy(point, own))
             same = _asked(point) | {"experiment_id": identifier, "error": None, "wall_seconds": 0.0}
             for name, value in same.items():
                 if name not in _VARYING:
-                    self._columns[name] += [value] * count
-            for name in _VARYING:
-                self._columns[name] += getattr(columns, name)
-            self._columns["unit"] += [UNITS[metric] for metric in columns.metric]
+                    self._columns[name] += [value] * len(rows)
+            for name, column in zip(_VARYING, zip(*rows, strict=True), strict=False):
+                self._columns[name] += column
+            self._columns["unit"] += [UNITS[row[4]] for row in rows]
         if len(self) > first:
             self._columns["wall_seconds"][first] = wall
 
@@ -317,9 +285,6 @@ def error_table(experiment: Experiment, error: str) -> pa.Table:
     row = dict.fromkeys(schema().names) | _asked(experiment)
     row |= {"experiment_id": experiment.id, "error": error, "wall_seconds": 0.0}
     return pa.Table.from_pylist([row], schema=schema())
-
-
-_VARYING = tuple(field.name for field in dataclasses.fields(Columns))
 
 
 def _asked(experiment: Experiment) -> dict[str, Any]:

@@ -121,21 +121,11 @@ def commit_here() -> str:
     where = Path(__file__).parent.parent
     if not (where / ".git").exists():
         return ""
+    command = ["git", "-C", str(where), "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
-        commit = _git(where, "rev-parse", "--short", "HEAD")
-        return commit + ("+" if _git(where, "status", "--porcelain", "-uno") else "")
+        made = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-
-
-def _git(where: Path, *arguments: str) -> str:
-    made = subprocess.run(
-        ["git", "-C", str(where), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=True,
-    )
     return made.stdout.strip()
 
 

@@ -12,13 +12,10 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 from bench.players import seconds_of
-
-# What temporary servers have in common.
-
 
 STARTING_SECONDS = 20.0
 
@@ -61,7 +58,20 @@ class TemporaryServer:
         except (OSError, AssertionError):
             return 0.0
 
-    def run(self, *command: str, port: int) -> None:
+
+class ConfiguredServer(TemporaryServer):
+    """A server on a port of loopback, with a file of configuration as its last argument."""
+
+    def __init__(self, program: str, package: str, *arguments: str, config: str) -> None:
+        """`config`: the text of the file, with `{port}` and `{directory}` in it."""
+        path = installed(program, package)
+        super().__init__(program)
+        self.port = free_port()
+        file = self.directory / "server.conf"
+        file.write_text(config.format(port=self.port, directory=self.directory))
+        self._run(path, *arguments, str(file))
+
+    def _run(self, *command: str) -> None:
         """Start the process, and wait until it listens on the loopback port."""
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.directory
@@ -69,7 +79,7 @@ class TemporaryServer:
         until = time.monotonic() + STARTING_SECONDS
         while time.monotonic() < until and self._process.poll() is None:
             with socket.socket() as attempt:
-                if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                if attempt.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(0.02)
         self.stop()
@@ -92,75 +102,44 @@ def free_port() -> int:
         return port
 
 
-# A Redis server that writes every command to its append-only file.
+REDIS = """port {{port}}
+bind 127.0.0.1
+dir {{directory}}
+save ""
+appendonly yes
+appendfsync {sync}
+"""
+NATS = "listen: 127.0.0.1:{{port}}\nmax_pending: {pending}\nwrite_deadline: 60s\n"
+JETSTREAM = 'listen: 127.0.0.1:{port}\njetstream {{ store_dir: "{directory}" }}\n'
+MOSQUITTO = """listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+max_inflight_messages 1000
+max_queued_messages 100000
+log_dest none
+"""
 
 
-class RedisServer(TemporaryServer):
-    """`sync="always"`: a reply comes after the command's sync; `everysec`: synced once a second."""
-
-    def __init__(self, sync: Literal["always", "everysec"]) -> None:
-        program = installed("redis-server", "redis-server")
-        super().__init__("redis")
-        self.port = free_port()
-        settings = f"""
-            port {self.port}
-            bind 127.0.0.1
-            dir {self.directory}
-            save ""
-            appendonly yes
-            appendfsync {sync}
-        """
-        path = self.directory / "redis.conf"
-        path.write_text("\n".join(line.strip() for line in settings.splitlines()))
-        self.run(program, str(path), port=self.port)
+def redis_server(sync: Literal["always", "everysec"]) -> ConfiguredServer:
+    """Writes every command to its append-only file. `always`: a reply comes after the command's sync;
+    `everysec`: synced once a second."""
+    return ConfiguredServer("redis-server", "redis-server", config=REDIS.format(sync=sync))
 
 
-# NATS servers: the plain one, and one with JetStream.
-
-
-class NatsServer(TemporaryServer):
+def nats_server(max_pending: int) -> ConfiguredServer:
     """Core publish/subscribe; `max_pending`: bytes that it keeps for a slow consumer before it drops it."""
-
-    def __init__(self, max_pending: int) -> None:
-        program = installed("nats-server", "nats-server")
-        super().__init__("nats")
-        self.port = free_port()
-        config = self.directory / "nats.conf"
-        config.write_text(
-            f"listen: 127.0.0.1:{self.port}\nmax_pending: {max_pending}\nwrite_deadline: 60s\n"
-        )
-        self.run(program, "-c", str(config), port=self.port)
+    config = NATS.format(pending=max_pending)
+    return ConfiguredServer("nats-server", "nats-server", "-c", config=config)
 
 
-class JetStreamServer(TemporaryServer):
+def jetstream_server() -> ConfiguredServer:
     """JetStream on files, which the server syncs every two minutes by default."""
-
-    def __init__(self) -> None:
-        program = installed("nats-server", "nats-server")
-        super().__init__("jetstream")
-        self.port = free_port()
-        place = str(self.directory)
-        self.run(
-            program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", place, port=self.port
-        )
+    return ConfiguredServer("nats-server", "nats-server", "-c", config=JETSTREAM)
 
 
-# A broker for MQTT.
-
-
-class MosquittoServer(TemporaryServer):
+def mosquitto_server() -> ConfiguredServer:
     """MQTT without persistence, with room for every message of a benchmark."""
-
-    def __init__(self) -> None:
-        program = installed("mosquitto", "mosquitto")
-        super().__init__("mosquitto")
-        self.port = free_port()
-        config = self.directory / "mosquitto.conf"
-        config.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n"
-            "max_inflight_messages 1000\nmax_queued_messages 100000\nlog_dest none\n"
-        )
-        self.run(program, "-c", str(config), port=self.port)
+    return ConfiguredServer("mosquitto", "mosquitto", "-c", config=MOSQUITTO)
 
 
 # A PostgreSQL server from the packages of the distribution, reached over a socket in its directory.
@@ -241,12 +220,6 @@ def _user() -> str:
 _CHUNK = 1 << 18
 
 
-class WindowedClient(Protocol):
-    async def rate(self, window: int, seconds: float) -> float:
-        """Answered messages a second, with `window` of them on their way."""
-        ...
-
-
 class RedisClient:
     """Adds entries to a stream. An answer is `$<length>`, the entry's id, each with a line end."""
 
@@ -262,6 +235,7 @@ class RedisClient:
         )
 
     async def rate(self, window: int, seconds: float) -> float:
+        """Answered messages a second, with `window` of them on their way."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:
             return await _windowed(reader, writer, self._command, b"$", window, seconds)
@@ -293,6 +267,9 @@ class JetStreamClient:
             return await _windowed(reader, writer, self._command, b"MSG ", window, seconds)
         finally:
             writer.close()
+
+
+WindowedClient = RedisClient | JetStreamClient
 
 
 async def _windowed(

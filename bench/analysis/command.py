@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.cli import new_command
 from bench.spark.session import add_spark_options
 from bench.workloads.workload import in_columns
 from overlay.errors import UsageError
@@ -26,12 +27,8 @@ MEMORY = "2g"
 
 def add_command(commands: Any) -> None:
     about = "audit your own nodes from their traces: who had what, how late, how often too many"
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "analyze",
-        help=about,
-        description=f"{about} (docs/traces.md says what traces are)",
-        epilog="example: camcast bench analyze node-1.jsonl node-2.jsonl",
-    )
+    more, example = f"{about} (docs/traces.md says what traces are)", "node-1.jsonl node-2.jsonl"
+    parser = new_command(commands, "analyze", analyze, about, more, example)
     parser.add_argument(
         "traces",
         nargs="+",
@@ -39,7 +36,6 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_spark_options(parser)
-    parser.set_defaults(action=analyze)
 
 
 def analyze(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.analysis.minutes import COUNTED, Community, alerts
 from bench.analysis.trace_files import SCHEMA
+from bench.cli import new_command
 from bench.spark.session import add_spark_options
 from bench.store import as_uri
 from overlay.errors import UsageError
@@ -45,12 +46,11 @@ COMMUNITIES = """
 
 def add_command(commands: Any) -> None:
     about = "audit running nodes from their traces, minute by minute, as they are written"
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "watch",
-        help=about,
-        description=f"{about} (docs/traces.md says what traces are)",
-        epilog="example: camcast bench watch s3a://team/traces --out s3a://team/audit",
+    more, example = (
+        f"{about} (docs/traces.md says what traces are)",
+        "s3a://team/traces --out s3a://team/audit",
     )
+    parser = new_command(commands, "watch", watch, about, more, example)
     parser.add_argument("traces", help="where the nodes' traces appear: a path, or a URI")
     parser.add_argument(
         "--out", default="watch", help="where minutes, page and checkpoint are kept"
@@ -77,7 +77,6 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--durable", action="store_true", help="alerts go to an archive, once")
     parser.add_argument("--once", action="store_true", help="look at what is there, and end")
     add_spark_options(parser)
-    parser.set_defaults(action=watch)
 
 
 def watch(arguments: argparse.Namespace) -> int:

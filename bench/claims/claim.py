@@ -148,8 +148,8 @@ class Verdict:
         return min((p.networks for p in self.parts if p.networks is not None), default=None)
 
 
-Evidence = Callable[[Aggregates], Verdict]
-"""What results say of a claim."""
+class NotMeasured(Exception):
+    """What decides a claim is not among the results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +162,15 @@ class Claim:
     """Where the paper says it."""
     paper: str
     """The paper's value."""
-    evidence: Evidence
+    decide: Callable[[Aggregates], Verdict]
+    """What results say of it; may raise `NotMeasured`."""
 
-
-def claim(name: str, sentence: str, source: str, paper: str) -> Callable[[Evidence], Claim]:
-    """Makes a claim of the function below, which decides it."""
-    return lambda evidence: Claim(name, sentence, source, paper, evidence)
+    def evidence(self, aggregates: Aggregates) -> Verdict:
+        """What results say of it."""
+        try:
+            return self.decide(aggregates)
+        except NotMeasured:
+            return NOT_MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +245,12 @@ def difference(label: str, larger: Aggregate, smaller: Aggregate, apart: Interva
     return Part(label, apart, least, math.inf, (larger, smaller), margin, is_share)
 
 
-def averaged(rows: Sequence[Aggregate]) -> Aggregate | None:
-    """The mean of several metrics of the same networks, network by network; None without any in common."""
+def averaged(rows: Sequence[Aggregate]) -> Aggregate:
+    """The mean of several metrics of the same networks, network by network; `NotMeasured` without any in
+    common."""
     shared = set.intersection(*(set(row.networks) for row in rows)) if rows else set()
     if not shared:
-        return None
+        raise NotMeasured
     numbers = tuple(sorted(shared))
     samples = [dict(zip(row.networks, row.sample, strict=True)) for row in rows]
     sample = tuple(sum(own[number] for own in samples) / len(rows) for number in numbers)
@@ -273,7 +277,10 @@ def ratio(ours: Aggregate, theirs: Aggregate, factor: float) -> Aggregate | None
 
 
 def all_hold(parts: Sequence[Part], true: str = "", false: str = "", word: str = "") -> Verdict:
-    """Rule 4; `true` and `false` say why, `word` what it is called where it holds."""
+    """Rule 4; `true` and `false` say why, `word` what it is called where it holds. Without parts nothing was
+    measured."""
+    if not parts:
+        raise NotMeasured
     outcomes = [part.outcome for part in parts]
     if False in outcomes:
         failing = [part for part in parts if part.outcome is False]

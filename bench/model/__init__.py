@@ -1,1 +1,1 @@
-"""What the analysis predicts, with nothing run: the formulas, PMcast, what the paper prints."""
+"""What the analysis predicts, with nothing run: the formulas, what the paper prints."""

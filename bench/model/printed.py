@@ -128,7 +128,7 @@ class PrintedSetting:
 # The numbers printed in the paper's tables, to set ours beside (section 6.1.2).
 #
 # PMcast appears there by its results alone: the paper gives neither its formulas nor its parameters (see
-# `pmcast`).
+# `formulas`).
 
 
 @dataclass(frozen=True)

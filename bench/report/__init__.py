@@ -19,8 +19,7 @@ def write_report(
 
     `aggregates`: of the store, where they are known; `took`: seconds since the command that ran a suite.
     """
-    from bench.report.content import content
-    from bench.report.material import gather
+    from bench.report.content import content, gather
     from bench.store import write_text
 
     for name, text in report_files(content(gather(store, aggregates, took))).items():

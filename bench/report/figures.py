@@ -16,7 +16,7 @@ from bench.model.printed import PrintedSetting
 from bench.report.svg import Figure, Panel, Point, Series
 from bench.report.table import remade_by
 from bench.results import SHARES, WHOLE
-from bench.suites.settings import (
+from bench.suites.built_in import (
     CHURN,
     DEFAULT,
     DEFAULTS,
@@ -73,29 +73,25 @@ class Recipe:
 
 
 STATIC = "Static tables that nobody repairs, as in the paper: the pessimistic case."
+OF_LINKS = "Real nodes as published, replayed over their tables, and the simulator with the same parameters."
 REPAIRED = "Tables are repaired after the crash; formulas and simulator are of the living alone."
 
 
-def _crashes(name: str, source: str, metric: str, title: str) -> Recipe:
-    caption = REPAIRED if source == DEFAULT else STATIC
-    caption += PAPERS_PRODUCT if metric == "reliability" else ""
-    communities = (0, 1) if metric == "messages_upward" else (0, 1, 2)
-    return Recipe(
-        name, source, metric, title, caption, "failed", "processes failed, %", communities
-    )
-
-
-def _links(number: int, metric: str, title: str) -> Recipe:
-    caption = (
-        "Real nodes as published, replayed over their tables, and the simulator with the same parameters."
-        + (PAPERS_PRODUCT if metric == "reliability" else "")
-    )
-    title = (
-        f"Figures {number} and {number + 1}: {title} by the share of processes that act as links"
-    )
-    communities = (0, 1) if metric == "messages_upward" else (1, 2)
-    name = f"figures-{number}-{number + 1}"
-    return Recipe(name, LINKS, metric, title, caption, "p_sel", "p_sel", communities)
+def _recipe(source: str, metric: str, title: str) -> Recipe:
+    """Of a figure of crashes or of links, which its title begins with."""
+    name = title.partition(":")[0].lower().replace(" and ", "-").replace(" ", "-")
+    product = PAPERS_PRODUCT if metric == "reliability" else ""
+    communities: tuple[int, ...] = (0, 1) if metric == "messages_upward" else (0, 1, 2)
+    if source == LINKS:
+        title += " by the share of processes that act as links"
+        communities = (0, 1) if metric == "messages_upward" else (1, 2)
+        return Recipe(
+            name, source, metric, title, OF_LINKS + product, "p_sel", "p_sel", communities
+        )
+    name = "crashes-reliability" if source == DEFAULT else name
+    caption = (REPAIRED if source == DEFAULT else STATIC) + product
+    label = "processes failed, %"
+    return Recipe(name, source, metric, title, caption, "failed", label, communities)
 
 
 def _scale(metric: str, title: str) -> Recipe:
@@ -112,36 +108,18 @@ def _churn(metric: str) -> Recipe:
 
 
 RECIPES: tuple[Recipe, ...] = (
-    _crashes(
-        "figure-13",
-        "figures-13-16",
-        "messages_inside",
-        "Figure 13: events sent inside each community",
-    ),
-    _crashes("figure-14", "figures-13-16", "messages_upward", "Figure 14: events sent upward"),
-    _crashes(
-        "figure-15", "figures-13-16", "reception", "Figure 15: reception, stillborn processes"
-    ),
-    _crashes(
-        "figure-16", "figures-13-16", "reliability", "Figure 16: reliability, stillborn processes"
-    ),
-    _crashes(
-        "figure-17", "figures-17-18", "reception", "Figure 17: reception, weakly consistent views"
-    ),
-    _crashes(
-        "figure-18",
-        "figures-17-18",
-        "reliability",
-        "Figure 18: reliability, weakly consistent views",
-    ),
-    _crashes(
-        "crashes-reliability", DEFAULT, "reliability", "Reliability of real nodes after crashes"
-    ),
-    _links(19, "reception", "reception"),
-    _links(21, "reliability", "reliability"),
-    _links(23, "efficiency", "efficiency"),
-    _links(25, "rounds", "latency"),
-    _links(27, "messages_upward", "upward messages"),
+    _recipe("figures-13-16", "messages_inside", "Figure 13: events sent inside each community"),
+    _recipe("figures-13-16", "messages_upward", "Figure 14: events sent upward"),
+    _recipe("figures-13-16", "reception", "Figure 15: reception, stillborn processes"),
+    _recipe("figures-13-16", "reliability", "Figure 16: reliability, stillborn processes"),
+    _recipe("figures-17-18", "reception", "Figure 17: reception, weakly consistent views"),
+    _recipe("figures-17-18", "reliability", "Figure 18: reliability, weakly consistent views"),
+    _recipe(DEFAULT, "reliability", "Reliability of real nodes after crashes"),
+    _recipe(LINKS, "reception", "Figures 19 and 20: reception"),
+    _recipe(LINKS, "reliability", "Figures 21 and 22: reliability"),
+    _recipe(LINKS, "efficiency", "Figures 23 and 24: efficiency"),
+    _recipe(LINKS, "rounds", "Figures 25 and 26: latency"),
+    _recipe(LINKS, "messages_upward", "Figures 27 and 28: upward messages"),
     _scale("messages_inside", "Messages against the number of processes"),
     _scale("rounds", "Rounds against the number of processes"),
     _scale("table_entries", "Contacts kept by a process"),

@@ -6,15 +6,15 @@ networks or more, and a difference whose interval leaves out zero and is not wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 
 from bench.aggregates import Aggregate, Aggregates
 from bench.claims.claim import Part, exceeds
 from bench.intervals import FEWEST
 from bench.report.table import digits, in_a_sentence, per_cent, sizes_words
 from bench.results import SHARES, WHOLE
-from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, MODES, variant
+from bench.suites.built_in import COMPARED, DEFAULT, DEFAULTS, MODES, variant
 
 SHIPPED = variant("shipped")
 NEEDS = {"unstructured": "where every node can be told a member of its topic"}
@@ -26,71 +26,65 @@ NO_DIFFERENCE = "no difference"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A row of the first table."""
+    """A row of the first table; of a share more is better, of anything else less."""
 
     words: str
     metric: str
-    write: Callable[[Aggregate], str]
-    more_is_better: bool
     gain: str = ""
     """What the mode that is ahead has, for the answer."""
     crashed: bool = False
     """Asked after a share of the processes has crashed."""
 
 
-def share_text(row: Aggregate) -> str:
-    return f"{per_cent(row.value)} %"
+QUESTIONS = (
+    Question("events that reach everyone", "reliability"),
+    Question("the same after {} % crashed", "reliability", crashed=True),
+    Question(
+        "time to the last delivery, p50 / p99", "seconds", "the shortest time to the last delivery"
+    ),
+    Question("messages an event", "messages_inside"),
+    Question("bytes an event", "event_bytes", "the fewest bytes an event"),
+    Question("datagrams to join, a node", "join_datagrams", "the fewest datagrams to join"),
+    Question("datagrams at rest, a node-second", "rest_datagrams"),
+    Question("bytes at rest, a node-second", "rest_bytes", "the fewest bytes at rest"),
+    Question(
+        "time to repair after {} % crashed",
+        "repair_seconds",
+        "the quickest repair after crashes",
+        True,
+    ),
+    Question("contacts a process keeps, mean", "table_entries"),
+    Question("contacts a process keeps, most", "largest_table"),
+    Question("unevenness of tables (uniform draws: 1)", "uniformity"),
+)
 
 
-def _plain(row: Aggregate) -> str:
-    return digits(row.value)
-
-
-def _times(row: Aggregate) -> str:
+def value_text(row: Aggregate) -> str:
+    """A value as the first table has it: of times p50 and p99, where they are known."""
+    if row.metric in SHARES:
+        return f"{per_cent(row.value)} %"
+    if row.metric == "repair_seconds":
+        return f"{row.value:.0f} s"
+    if row.metric != "seconds":
+        return digits(row.value)
     if row.p50 is None or row.p99 is None:
         return f"{_milliseconds(row.value)} ms"
     return f"{_milliseconds(row.p50)} / {_milliseconds(row.p99)} ms"
 
 
+def interval_text(row: Aggregate) -> str:
+    """The interval below it; nothing where there is none."""
+    interval = row.interval
+    if not interval.is_bounded or interval.low == interval.high:
+        return ""
+    write = {"seconds": _milliseconds, "repair_seconds": "{:.0f}".format}.get(row.metric, digits)
+    write = per_cent if row.metric in SHARES else write
+    mean = "mean " if row.metric == "seconds" else ""
+    return f"{mean}{write(interval.low)} to {write(interval.high)}"
+
+
 def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.0f}"
-
-
-def _seconds(row: Aggregate) -> str:
-    return f"{row.value:.0f} s"
-
-
-QUESTIONS = (
-    Question("events that reach everyone", "reliability", share_text, True),
-    Question("the same after {} % crashed", "reliability", share_text, True, crashed=True),
-    Question(
-        "time to the last delivery, p50 / p99",
-        "seconds",
-        _times,
-        False,
-        "the shortest time to the last delivery",
-    ),
-    Question("messages an event", "messages_inside", _plain, False),
-    Question("bytes an event", "event_bytes", _plain, False, "the fewest bytes an event"),
-    Question(
-        "datagrams to join, a node", "join_datagrams", _plain, False, "the fewest datagrams to join"
-    ),
-    Question("datagrams at rest, a node-second", "rest_datagrams", _plain, False),
-    Question(
-        "bytes at rest, a node-second", "rest_bytes", _plain, False, "the fewest bytes at rest"
-    ),
-    Question(
-        "time to repair after {} % crashed",
-        "repair_seconds",
-        _seconds,
-        False,
-        "the quickest repair after crashes",
-        crashed=True,
-    ),
-    Question("contacts a process keeps, mean", "table_entries", _plain, False),
-    Question("contacts a process keeps, most", "largest_table", _plain, False),
-    Question("unevenness of tables (uniform draws: 1)", "uniformity", _plain, False),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,61 +168,38 @@ def _row(question: Question, found: dict[str, Aggregate]) -> HeadlineRow:
     words = question.words.format(f"{100 * found[MODES[0]].failed:g}")
     winner, verdict = _winner(question, found)
     cells = tuple(
-        Cell(question.write(row), interval_text(row), mode == winner) for mode, row in found.items()
+        Cell(value_text(row), interval_text(row), mode == winner) for mode, row in found.items()
     )
     return HeadlineRow(words, cells, verdict, tuple(found.values()))
-
-
-def interval_text(row: Aggregate) -> str:
-    interval = row.interval
-    if not interval.is_bounded or interval.low == interval.high:
-        return ""
-    if row.metric in SHARES:
-        return f"{per_cent(interval.low)} to {per_cent(interval.high)}"
-    if row.metric == "seconds":
-        return f"mean {_milliseconds(interval.low)} to {_milliseconds(interval.high)}"
-    if row.metric == "repair_seconds":
-        return f"{interval.low:.0f} to {interval.high:.0f}"
-    return f"{digits(interval.low)} to {digits(interval.high)}"
 
 
 def _winner(question: Question, found: dict[str, Aggregate]) -> tuple[str | None, str]:
     """The mode that is ahead of all others, and what is to be said of the row."""
     if min(len(row.networks) for row in found.values()) < FEWEST:
         return None, f"not decided: fewer than {FEWEST} networks"
-    ahead = {
-        mode: [_ahead(question, found[mode], found[other]) for other in found if other != mode]
-        for mode in found
-    }
-    for mode, parts in ahead.items():
-        if all(part.outcome for part in parts):
+    parts = {(a, b): _ahead(question, found[a], found[b]) for a, b in permutations(found, 2)}
+    others = {mode: [other for other in found if other != mode] for mode in found}
+    for mode in found:
+        if all(parts[mode, other].outcome for other in others[mode]):
             return mode, f"{mode} ahead"
-    if all(part.is_alike for parts in ahead.values() for part in parts):
+    if all(part.is_alike for part in parts.values()):
         return None, NO_DIFFERENCE
-    last = [
+    for mode in found:
+        if all(parts[other, mode].outcome for other in others[mode]):
+            return None, f"{mode} behind"
+    first = [
         mode
         for mode in found
-        if all(
-            _ahead(question, found[other], found[mode]).outcome for other in found if other != mode
-        )
+        if all(parts[mode, other].outcome or parts[mode, other].is_alike for other in others[mode])
     ]
-    if last:
-        return None, f"{last[0]} behind"
-    first = [mode for mode in found if all(p.outcome or p.is_alike for p in ahead[mode])]
     rest = [mode for mode in found if mode not in first]
-    if (
-        first
-        and rest
-        and all(
-            _ahead(question, found[mode], found[other]).outcome for mode in first for other in rest
-        )
-    ):
+    if first and rest and all(parts[mode, other].outcome for mode in first for other in rest):
         return None, f"{' and '.join(first)} ahead"
     return None, "not decided"
 
 
 def _ahead(question: Question, one: Aggregate, other: Aggregate) -> Part:
-    pair = (one, other) if question.more_is_better else (other, one)
+    pair = (one, other) if question.metric in SHARES else (other, one)
     return exceeds(f"{one.mode} ahead of {other.mode}", *pair)
 
 
@@ -249,7 +220,7 @@ def _answer(aggregates: Aggregates) -> list[str]:
         if winner:
             ahead.add(winner)
             if question.gain:
-                gains[winner].append(f"{question.gain} ({_against(question, found, winner)})")
+                gains[winner].append(f"{question.gain} ({_against(found, winner)})")
     for mode, own in gains.items():
         if own:
             where = NEEDS.get(mode, ONE_ADDRESS)
@@ -268,10 +239,10 @@ def _reliability(question: Question, found: dict[str, Aggregate]) -> str:
     least = min(found.values(), key=lambda row: row.value)
     if winner:
         return (
-            f"{winner.capitalize()} reaches everyone most often: {share_text(found[winner])} of the events, "
-            f"against {share_text(least)} in {least.mode} mode."
+            f"{winner.capitalize()} reaches everyone most often: {value_text(found[winner])} of the events, "
+            f"against {value_text(least)} in {least.mode} mode."
         )
-    share = share_text(least) if least.value == 1 else f"at least {share_text(least)}"
+    share = value_text(least) if least.value == 1 else f"at least {value_text(least)}"
     if verdict == NO_DIFFERENCE:
         return (
             f"All modes deliver alike: each reached everyone in {share} of the events, so choose by what "
@@ -280,8 +251,8 @@ def _reliability(question: Question, found: dict[str, Aggregate]) -> str:
     return f"Each mode reached everyone in {share} of the events; which one does so most often is {verdict}."
 
 
-def _against(question: Question, found: dict[str, Aggregate], mode: str) -> str:
+def _against(found: dict[str, Aggregate], mode: str) -> str:
     """The mode's value, and from where to where the others' are."""
     others = sorted((row for m, row in found.items() if m != mode), key=lambda row: row.value)
-    ends = dict.fromkeys(question.write(row) for row in (others[0], others[-1]))
-    return f"{question.write(found[mode])}, others {' to '.join(ends)}"
+    ends = dict.fromkeys(value_text(row) for row in (others[0], others[-1]))
+    return f"{value_text(found[mode])}, others {' to '.join(ends)}"

@@ -8,7 +8,7 @@ from bench.aggregates import Aggregate, Aggregates, community_name
 from bench.claims.claim import exceeds
 from bench.intervals import FEWEST, Interval
 from bench.report.figures import PRINTED, lines
-from bench.report.headline import SHIPPED, interval_text, share_text
+from bench.report.headline import SHIPPED, interval_text, value_text
 from bench.report.svg import Figure, Panel, Point, Series, short
 from bench.report.table import (
     Table,
@@ -19,7 +19,7 @@ from bench.report.table import (
     sizes_words,
 )
 from bench.results import SHARES, WHOLE
-from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, LINKS, MODES, variant
+from bench.suites.built_in import COMPARED, DEFAULT, DEFAULTS, LINKS, MODES, variant
 
 
 def real_node_tables(aggregates: Aggregates) -> list[Table]:
@@ -212,7 +212,7 @@ def _reaching(row: Aggregate | None) -> str:
     if row is None:
         return "-"
     interval = interval_text(row)
-    return f"{share_text(row)}" + (f" [{interval}]" if interval else "")
+    return f"{value_text(row)}" + (f" [{interval}]" if interval else "")
 
 
 def _difference(one: Aggregate | None, other: Aggregate | None) -> str:

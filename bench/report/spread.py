@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bench.aggregates import community_name
 from bench.experiment import Experiment
 from bench.report.svg import STYLE
-from bench.suites.settings import COMPARED, DEFAULTS, variant
+from bench.suites.built_in import COMPARED, DEFAULTS, variant
 from overlay.errors import CamcastError
 
 if TYPE_CHECKING:

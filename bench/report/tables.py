@@ -14,16 +14,15 @@ from typing import Any
 from bench.aggregates import Aggregate, Aggregates
 from bench.experiment import CLUSTERS, PROTOCOLS
 from bench.model import formulas
-from bench.model.pmcast import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
+from bench.model.formulas import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
 from bench.model.printed import TABLE_1, TABLE_2, PublishedRow
 from bench.report.figures import SMALLEST, printed_setting, printed_whole
 from bench.report.svg import Figure
 from bench.report.table import Table, digits, in_words, remade_by, sizes_words
 from bench.results import WHOLE
-from bench.suites.settings import SIMULATED, TOPOLOGIES
+from bench.suites.built_in import SIMULATED, TOPOLOGIES
 from bench.workloads import workloads
-from bench.workloads.records import Recorded, read_rows
-from bench.workloads.workload import LEFT_OUT, Workload
+from bench.workloads.workload import LEFT_OUT, Recorded, Workload, read_rows
 
 # The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives.
 
@@ -99,7 +98,8 @@ def _paper_table(
                 cells = (in_words(found.get(sizes)) for sizes in TOPOLOGIES)
                 rows.append((f"{NAMES[protocol]}, {word}", *cells))
         if hasattr(paper[0], protocol):
-            printed = {row.sizes: digits(getattr(row, protocol)) for row in paper}
+            # As it is printed there, to every digit.
+            printed = {row.sizes: f"{getattr(row, protocol):,g}" for row in paper}
             cells = (printed[sizes] for sizes in TOPOLOGIES)
             rows.append((f"{NAMES[protocol]}, the paper", *cells))
     measured = any(not name.endswith("the paper") for name, *_ in rows)
@@ -243,7 +243,7 @@ def _parity(
 
 def latency_table(aggregates: Aggregates) -> Table:
     """Rounds of the best, average and worst case with their bounds, beside what was simulated."""
-    printed = {row.sizes: row.camcast for row in TABLE_1}
+    printed = {row.sizes: f"{row.camcast:g}" for row in TABLE_1}
     rows = []
     for row in _run(aggregates):
         if min(row.sizes) < SMALLEST:
@@ -259,9 +259,9 @@ def latency_table(aggregates: Aggregates) -> Table:
         shared = {"figure": row.figure, "sizes": row.sizes, "publish_level": 0, "community": WHOLE}
         shared |= {"c": row.c, "g": row.g, "a": row.a, "z": row.z, "loss": row.loss}
         found = aggregates.select(tier="simulate", protocol="camcast", metric="rounds", **shared)
-        paper = digits(printed[row.sizes]) if row.sizes in printed else "-"
         cells = (f"{case(row.sizes):.2f}" for case in cases)
-        rows.append((sizes_words(row.sizes), *cells, in_words(next(iter(found), None)), paper))
+        measured = in_words(next(iter(found), None))
+        rows.append((sizes_words(row.sizes), *cells, measured, printed.get(row.sizes, "-")))
     return Table("Latency by formula, in rounds", LATENCY_HEADS, tuple(rows), LATENCY_NOTE)
 
 

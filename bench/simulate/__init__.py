@@ -4,6 +4,6 @@ CAMCAST and the three gossip alternatives of the paper, over uniform or SCAMP-bu
 crashed processes, weakly consistent views and lossy channels (sections 3.5, 4.2 and 6.1).
 """
 
-from bench.simulate.runs import SIMULATED, simulate
+from bench.simulate.runs import SIMULATED, compile_kernels, simulate
 
-__all__ = ["SIMULATED", "simulate"]
+__all__ = ["SIMULATED", "compile_kernels", "simulate"]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bench.experiment import CLUSTERS, Experiment, ExperimentError
-from bench.results import CommunityResult
+from bench.results import CommunityResult, Result
 from bench.simulate.randomness import (
     CRASHES,
     PUBLISHER,
@@ -374,3 +375,26 @@ def _result(
         table_entries=table_entries,
         largest_table=largest_table,
     )
+
+
+def run(experiment: Experiment) -> list[tuple[Experiment, list[Result]]]:
+    """Simulate every repetition of each point; the same seed gives the same result on any machine."""
+    return [(point, _run(point)) for point in experiment.points()]
+
+
+def _run(point: Experiment) -> list[Result]:
+    repetitions = range(point.repetitions)
+    return [result for repetition in repetitions for result in simulate(point, repetition)]
+
+
+def compile_kernels() -> None:
+    """Compile what simulated and replayed events run, and keep it for the processes that come later."""
+    from bench.simulate.replay import ReplayedMember, Snapshot, replay
+
+    tiny: dict[str, Any] = {"suite": "", "figure": "", "sizes": (20, 10, 5)}
+    for protocol in SIMULATED:
+        for mode in ("uniform", "unstructured"):
+            run(Experiment(tier="simulate", protocol=protocol, mode=mode, **tiny))
+    pair = tuple(ReplayedMember(name, name, 2.0, ("b", "a"), ()) for name in ("a", "b"))
+    point = Experiment(tier="replay", mode="structured", replays=1, **tiny | {"sizes": (2,)})
+    replay(point, Snapshot((pair,)))

@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Experiment
 from bench.progress import Progress, Watch, estimated_seconds
@@ -66,37 +66,10 @@ class Failure:
     error: str
 
 
-class Job(Protocol):
-    """Experiments that are committed together."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def tasks(self) -> int: ...
-    @property
-    def ids(self) -> list[str]:
-        """Of those experiments that the driver has."""
-        ...
-
-    @property
-    def cost(self) -> float:
-        """Expected seconds of one core."""
-        ...
-
-    def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
-        """What comes out of those experiments that the store does not have, by as many tasks."""
-        ...
-
-    def halves(self) -> tuple[Job, Job]: ...
-    def first(self) -> Experiment: ...
-    def of_ids(self, spark: SparkSession, ids: Collection[str]) -> dict[str, Experiment]:
-        """Some of the experiments, by their ids."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """Experiments that the driver has, in the order in which they are dealt to tasks."""
+    """Experiments that are committed together. The driver has them, in the order in which they are dealt to
+    tasks."""
 
     experiments: tuple[Experiment, ...]
     tasks: int
@@ -107,15 +80,19 @@ class ListedJob:
 
     @property
     def ids(self) -> list[str]:
+        """Of those experiments that the driver has."""
         return [one.id for one in self.experiments]
 
     @property
     def cost(self) -> float:
+        """Expected seconds of one core."""
         return sum(map(estimated_seconds, self.experiments))
 
     def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
-        """Dealt like cards: experiment i to task i mod `tasks`. They go with the code that runs them, and
-        are not shuffled."""
+        """What comes out of those experiments that the store does not have, by as many tasks.
+
+        Dealt like cards: experiment i to task i mod `tasks`. They go with the code that runs them, and are
+        not shuffled."""
         texts = [experiment.as_json() for experiment in self.experiments]
         numbers = spark.range(0, self.tasks, 1, self.tasks)
         run = partial(run_dealt, texts, self.tasks, processes)
@@ -131,6 +108,7 @@ class ListedJob:
         return self.experiments[0]
 
     def of_ids(self, spark: SparkSession, ids: Collection[str]) -> dict[str, Experiment]:
+        """Some of the experiments, by their ids."""
         return {one.id: one for one in self.experiments if one.id in ids}
 
 
@@ -184,6 +162,9 @@ class GridJob:
         made = self._experiments_in(spark)
         found = made.where(made.id.isin(list(ids))).collect()
         return {row.id: Experiment.from_json(row.experiment) for row in found}
+
+
+Job = ListedJob | GridJob
 
 
 def plan_grid(grid: Grid, cores: int) -> list[GridJob]:

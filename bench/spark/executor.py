@@ -191,8 +191,7 @@ def run_across(
 def _conduct(
     context: BarrierTaskContext, experiment: Experiment, host: str, tasks: int
 ) -> pa.Table:
-    from bench.populations.live import hold
-    from bench.tiers.live import run_observed
+    from bench.tiers.live import hold, run_observed
 
     began = time.perf_counter()
     key = secrets.token_bytes(32)
@@ -217,7 +216,7 @@ def _conduct(
 
 
 def _hold(place: dict[str, Any], host: str) -> None:
-    from bench.populations.live import hold
+    from bench.tiers.live import hold
 
     host_and_port = tuple(place["address"])
     pipe = Client(host_and_port, authkey=bytes.fromhex(place["key"]))

@@ -4,7 +4,7 @@ A row builds one network, lets it settle, crashes what is to crash, waits until 
 publishes its events one after another; then more crash, if there is more to its series. Latency is 5 to 50
 ms. What the network costs is counted on the way: until all have joined, at rest, for each event; and how
 long after crashes a table still names the dead. Events are also replayed over the tables
-(bench.tiers.replay), if asked for.
+(bench.simulate.replay), if asked for.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
 from bench.experiment import Experiment
-from bench.populations.emulated import Population, Turnover
 from bench.results import Measured, Result
-from bench.tiers.replay import Snapshot, replay
+from bench.simulate.replay import Snapshot, replay
+from bench.tiers.population import Population, Turnover
 from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
 from overlay.virtual import Latency, Network
 
@@ -43,16 +42,6 @@ SPREAD_SECONDS = 1.0
 Points = list[tuple[Experiment, list[Result]]]
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What was seen of a network: events by point, and what is of no single event."""
-
-    published: list[tuple[int, list[CommunityMembers]]] = field(default_factory=list)
-    """The index of the point that an event belongs to, and who was there."""
-    measured: dict[int, list[Measured]] = field(default_factory=dict)
-    replayed: Points = field(default_factory=list)
-
-
 def run(experiment: Experiment) -> Points:
     """Emulate an experiment: the results of each of its points; the same seed gives the same result."""
     return run_observed(experiment)[0]
@@ -60,26 +49,20 @@ def run(experiment: Experiment) -> Points:
 
 def run_observed(experiment: Experiment) -> tuple[Points, list[list[Observation]]]:
     """The results, and for each point the events' histories with who was there at each publication."""
-    events, seen = _run(experiment)
-    found: Points = []
-    for index, (point, own) in enumerate(zip(experiment.points(), events, strict=True)):
-        results: list[Result] = [*results_of(own), *seen.measured.get(index, ())]
-        found.append((point, results))
-    return found + seen.replayed, events
-
-
-def _run(experiment: Experiment) -> tuple[list[list[Observation]], _Seen]:
     network = Network(experiment.seed, latency=Latency.uniform(0.005, 0.050), loss=experiment.loss)
     with tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory:
         population = Population(experiment, network, Path(directory))
         visit = _Visit(experiment, network, population)
         network.run(visit.run())
         rows = [row for path in population.traces() for row in read_trace(path)]
-    found: list[list[Observation]] = [[] for _ in experiment.points()]
-    published = visit.seen.published
-    for history, (point, members) in zip(histories(rows).values(), published, strict=True):
-        found[point].append((history, members))
-    return found, visit.seen
+    events: list[list[Observation]] = [[] for _ in experiment.points()]
+    for history, (index, members) in zip(histories(rows).values(), visit.published, strict=True):
+        events[index].append((history, members))
+    found: Points = []
+    for index, (point, own) in enumerate(zip(experiment.points(), events, strict=True)):
+        results: list[Result] = [*results_of(own), *visit.measured.get(index, ())]
+        found.append((point, results))
+    return found + visit.replayed, events
 
 
 class _Visit:
@@ -91,7 +74,11 @@ class _Visit:
         self._population = population
         self._chance = random.Random(experiment.seed)
         self._rest_datagrams = self._rest_bytes = 0.0
-        self.seen = _Seen()
+        self.published: list[tuple[int, list[CommunityMembers]]] = []
+        """For each event the index of the point that it belongs to, and who was there."""
+        self.measured: dict[int, list[Measured]] = {}
+        """By point, what is of no single event."""
+        self.replayed: Points = []
 
     async def run(self) -> None:
         experiment, population = self._experiment, self._population
@@ -145,7 +132,7 @@ class _Visit:
         if self._experiment.replays:
             for _, point in points:
                 for asked in point.replayed():
-                    self.seen.replayed.append((asked, list(replay(asked, snapshot))))
+                    self.replayed.append((asked, list(replay(asked, snapshot))))
 
     async def _publish(self, points: list[tuple[int, Experiment]]) -> None:
         """The events of the points in turn, counting who was there from its publication to its end."""
@@ -164,7 +151,7 @@ class _Visit:
                 )
                 await population.publish(point.publish_level, point.p_sel, chance)
                 await asyncio.sleep(SPREAD_SECONDS)
-                self.seen.published.append((index, population.still_there(before)))
+                self.published.append((index, population.still_there(before)))
         if len(points) == 1 and not churning and not points[0][1].failed:
             seconds, stats = self._network.now - began, self._network.stats
             datagrams = stats.sent - sent - seconds * self._rest_datagrams
@@ -177,4 +164,4 @@ class _Visit:
 
     def _note(self, point: int, **metrics: float | None) -> None:
         known = {name: value for name, value in metrics.items() if value is not None}
-        self.seen.measured.setdefault(point, []).append(Measured(known))
+        self.measured.setdefault(point, []).append(Measured(known))

@@ -9,11 +9,14 @@ in `bench.model.printed`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bench.experiment import CLUSTERS, Experiment
 from bench.model.formulas import (
     ModelCommunity,
+    assumed_tree,
     broadcast_latency,
     broadcast_memory,
     broadcast_parasites,
@@ -26,8 +29,10 @@ from bench.model.formulas import (
     hierarchical_parasites,
     missed_probability,
     multicast_memory,
+    pmcast_memory,
+    pmcast_rounds,
+    pmcast_uninterested,
 )
-from bench.model.pmcast import assumed_tree, pmcast_memory, pmcast_rounds, pmcast_uninterested
 from bench.results import CommunityResult, Result
 
 SMALLEST = 3
@@ -58,16 +63,21 @@ def everyone_everywhere(experiment: Experiment) -> float | None:
     return _everyone(sum(sizes), flood(sum(experiment.sizes), experiment), experiment)
 
 
+Fields = dict[str, Any]
+"""Of the result of one community, what differs from that of one which nothing comes to."""
+
+
 def _run(experiment: Experiment) -> list[CommunityResult]:
-    of = {
-        "camcast": _camcast,
-        "broadcast": _broadcast,
-        "multicast": _multicast,
-        "hierarchical": _hierarchical,
-        "pmcast": _pmcast,
-    }
-    pairs = zip(of[experiment.protocol](_living(experiment)), experiment.sizes, strict=True)
-    return [replace(result, processes=size) for result, size in pairs]
+    living = _living(experiment)
+    found = []
+    for level, own in enumerate(PROTOCOLS[experiment.protocol](living)):
+        alive = _alive(living.sizes[level], living)
+        # Below the published topic nobody is interested, and nothing comes.
+        fields: Fields = {"alive": alive, "reached": None, "everyone": None, "messages_inside": 0.0}
+        fields |= {"messages_upward": 0.0, "parasites": 0.0, **own}
+        size = experiment.sizes[level]
+        found.append(CommunityResult(repetition=0, community=level, processes=size, **fields))
+    return found
 
 
 def _living(experiment: Experiment) -> Experiment:
@@ -139,49 +149,45 @@ def _climb(experiment: Experiment) -> list[_Step]:
     return steps
 
 
-def _camcast(experiment: Experiment) -> list[CommunityResult]:
+def _camcast(experiment: Experiment) -> list[Fields]:
     last = len(experiment.sizes) - 1
-    found = []
-    for level, size in enumerate(experiment.sizes):
-        kept = camcast_memory(_community(size, experiment), root=level == last)
-        found.append(replace(_untouched(level, size, experiment), table_entries=kept))
+    found: list[Fields] = [
+        {"table_entries": camcast_memory(_community(size, experiment), root=level == last)}
+        for level, size in enumerate(experiment.sizes)
+    ]
     for level, step in enumerate(_climb(experiment), experiment.publish_level):
-        community = _community(step.size, experiment)
         reached = _alive(step.size, experiment) * step.arrives * step.gossip.share
         climbed = experiment.sizes[experiment.publish_level : level + 1]
-        upward = reached * community.p_sel * experiment.a * _visible(experiment)
-        found[level] = replace(
-            found[level],
-            reached=reached,
-            everyone=step.arrives * _everyone(step.size, step.gossip, experiment),
-            messages_inside=reached * step.gossip.sent,
-            messages_upward=0.0 if level == last else upward,
-            rounds=camcast_average_latency(climbed) if min(climbed) >= SMALLEST else None,
-        )
+        p_sel = _community(step.size, experiment).p_sel
+        upward = reached * p_sel * experiment.a * _visible(experiment)
+        found[level] |= {
+            "reached": reached,
+            "everyone": step.arrives * _everyone(step.size, step.gossip, experiment),
+            "messages_inside": reached * step.gossip.sent,
+            "messages_upward": 0.0 if level == last else upward,
+            "rounds": camcast_average_latency(climbed) if min(climbed) >= SMALLEST else None,
+        }
     return found
 
 
-def _multicast(experiment: Experiment) -> list[CommunityResult]:
+def _multicast(experiment: Experiment) -> list[Fields]:
     hierarchy = tuple(_community(size, experiment) for size in experiment.sizes)
-    found = []
+    found: list[Fields] = []
     for level, size in enumerate(experiment.sizes):
-        kept = multicast_memory(hierarchy, level)
-        found.append(replace(_untouched(level, size, experiment), table_entries=kept))
-    for level in range(experiment.publish_level, len(found)):
-        size = experiment.sizes[level]
-        gossip = _gossip(size, experiment)
-        reached = _alive(size, experiment) * gossip.share
-        found[level] = replace(
-            found[level],
-            reached=reached,
-            everyone=_everyone(size, gossip, experiment),
-            messages_inside=reached * gossip.sent,
-            rounds=group_latency([size]) if size >= SMALLEST else None,
-        )
+        found.append({"table_entries": multicast_memory(hierarchy, level)})
+        if level >= experiment.publish_level:
+            gossip = _gossip(size, experiment)
+            reached = _alive(size, experiment) * gossip.share
+            found[level] |= {
+                "reached": reached,
+                "everyone": _everyone(size, gossip, experiment),
+                "messages_inside": reached * gossip.sent,
+                "rounds": group_latency([size]) if size >= SMALLEST else None,
+            }
     return found
 
 
-def _broadcast(experiment: Experiment) -> list[CommunityResult]:
+def _broadcast(experiment: Experiment) -> list[Fields]:
     processes, interested = _interest(experiment)
     heard = broadcast_parasites(processes, interested, experiment.c, _success(experiment))
     return _flood(
@@ -193,7 +199,7 @@ def _broadcast(experiment: Experiment) -> list[CommunityResult]:
     )
 
 
-def _hierarchical(experiment: Experiment) -> list[CommunityResult]:
+def _hierarchical(experiment: Experiment) -> list[Fields]:
     processes, interested = _interest(experiment)
     clusters, within = _clusters(processes)
     c = experiment.c
@@ -228,45 +234,47 @@ def _flood(
     parasites: float,
     rounds: float | None,
     entries: float,
-) -> list[CommunityResult]:
+) -> list[Fields]:
     """An event that goes to everyone, interested or not. `parasites`: of all communities together."""
     processes, interested = _interest(experiment)
-    found = []
+    found: list[Fields] = []
     for level, size in enumerate(experiment.sizes):
-        outside = level < experiment.publish_level
         reached = _alive(size, experiment) * gossip.share
-        found.append(
-            replace(
-                _untouched(level, size, experiment),
-                reached=None if outside else reached,
-                everyone=None if outside else _everyone(size, gossip, experiment),
-                messages_inside=reached * gossip.sent,
-                parasites=parasites * size / max(1, processes - interested) if outside else 0.0,
-                rounds=rounds,
-                table_entries=entries,
-            )
-        )
+        found.append({"messages_inside": reached * gossip.sent, "rounds": rounds})
+        found[level]["table_entries"] = entries
+        if level < experiment.publish_level:
+            found[level]["parasites"] = parasites * size / max(1, processes - interested)
+        else:
+            everyone = _everyone(size, gossip, experiment)
+            found[level] |= {"reached": reached, "everyone": everyone}
     return found
 
 
-def _pmcast(experiment: Experiment) -> list[CommunityResult]:
+def _pmcast(experiment: Experiment) -> list[Fields]:
     """Rounds, contacts, and those who handle the event as delegates alone; no formula of the rest."""
     processes, interested = _interest(experiment)
     tree = assumed_tree(processes)
     share = interested / processes
-    rounds = pmcast_rounds(tree, share, _success(experiment))
     outside = pmcast_uninterested(tree, share) / max(1, processes - interested)
     return [
-        replace(
-            _untouched(level, size, experiment),
-            messages_inside=None,
-            messages_upward=None,
-            parasites=outside * size if level < experiment.publish_level else 0.0,
-            rounds=rounds,
-            table_entries=float(pmcast_memory(tree)),
-        )
+        {
+            "messages_inside": None,
+            "messages_upward": None,
+            "parasites": outside * size if level < experiment.publish_level else 0.0,
+            "rounds": pmcast_rounds(tree, share, _success(experiment)),
+            "table_entries": float(pmcast_memory(tree)),
+        }
         for level, size in enumerate(experiment.sizes)
     ]
+
+
+PROTOCOLS: dict[str, Callable[[Experiment], list[Fields]]] = {
+    "camcast": _camcast,
+    "broadcast": _broadcast,
+    "multicast": _multicast,
+    "hierarchical": _hierarchical,
+    "pmcast": _pmcast,
+}
 
 
 def _clusters(processes: int) -> tuple[int, int]:
@@ -301,18 +309,3 @@ def _alive_share(experiment: Experiment) -> float:
 
 def _alive(size: int, experiment: Experiment) -> float:
     return size * _alive_share(experiment)
-
-
-def _untouched(level: int, size: int, experiment: Experiment) -> CommunityResult:
-    """A community below the published topic: nobody there is interested, and nothing comes."""
-    return CommunityResult(
-        repetition=0,
-        community=level,
-        processes=size,
-        alive=_alive(size, experiment),
-        reached=None,
-        everyone=None,
-        messages_inside=0.0,
-        messages_upward=0.0,
-        parasites=0.0,
-    )

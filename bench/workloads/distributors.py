@@ -114,17 +114,8 @@ def _say(text: str) -> None:
 # Memory, counted object by object in this process.
 
 
-def bytes_each_subscriber(count: int) -> float:
+async def bytes_each_subscriber(count: int) -> float:
     """Bytes that a distributor's memory grows by for each of `count` subscribers."""
-    return asyncio.run(_subscribers(count))
-
-
-def bytes_each_channel(count: int) -> float:
-    """The same for channels, which a subscriber does without."""
-    return asyncio.run(_channels(count))
-
-
-async def _subscribers(count: int) -> float:
     runtime = await open_runtime(NodeConfig(listen="127.0.0.1:0"), Metrics())
     async with runtime:
         core = DistributorCore(
@@ -148,7 +139,8 @@ async def _subscribers(count: int) -> float:
         return (_traced() - before) / count
 
 
-async def _channels(count: int) -> float:
+async def bytes_each_channel(count: int) -> float:
+    """The same for channels, which a subscriber does without."""
     endpoint = await Endpoint.open(EndpointConfig("127.0.0.1:0"), Identity.create(), Metrics())
     channels = Channels(endpoint, ChannelConfig(max_channels=count, max_half_open=count))
     try:
@@ -188,7 +180,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             ("a subscriber, counted object by object", bytes_each_subscriber),
             ("a channel, if each subscriber had one", bytes_each_channel),
         ):
-            yield Row({"what": what}, "memory", count(subscribers), "bytes")
+            yield Row({"what": what}, "memory", asyncio.run(count(subscribers)), "bytes")
 
 
 WORKLOAD = Workload(

@@ -8,18 +8,32 @@ installed: named subscribers that acknowledge, and as many events on their way."
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol, get_args
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any, Literal, get_args
 
 from bench.players import Player, Players, answers, ask_all
-from bench.servers import NotInstalled
-from bench.systems import durable
-from bench.systems.durable import DURABLE_PEERS, DurablePeer, Kind
-from bench.systems.work import Published, Received, Work, reports
+from bench.servers import NotInstalled, jetstream_server, redis_server
+from bench.workloads.systems import library, opened
+from bench.workloads.work import (
+    Published,
+    Received,
+    Tally,
+    Work,
+    orders,
+    publish_all,
+    publish_orders,
+    receive_work,
+    reports,
+)
 from bench.workloads.workload import (
     Option,
     Row,
@@ -27,31 +41,236 @@ from bench.workloads.workload import (
     Values,
     Workload,
     left_out,
-    quantile,
+    percentiles,
     rows_of,
 )
+from pubsub import Archive, Event, Node
+from pubsub.publishing import Receipt
+
+TOPIC = "/bench/durable"
+Kind = Literal["best effort", "optimistic", "ordered"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+IN_FLIGHT = 2_000
+"""Durable events that a publisher has on their way at full speed."""
+BATCH = 256
+"""Events that a publisher hands over, or a subscriber asks for, at a time."""
+SETTLING_SECONDS = 3.0
+
+
+async def keep_archive(pipe: Connection, store: str, topic: str = TOPIC) -> None:
+    """Answers with its address, then with its processor seconds so far to every order."""
+    async with Archive([topic], store) as running:
+        await running.ready(topic)
+        pipe.send(str(running.node.address))
+        while await asyncio.to_thread(pipe.recv) is not None:
+            pipe.send(time.process_time())
+
+
+async def subscribe(pipe: Connection, kind: Kind, name: str, first: str) -> None:
+    """Answers with its address, then "ready" and a report for each work; it subscribes anew for each."""
+    async with Node(bootstrap=[first]) as node:
+        pipe.send(str(node.address))
+        async for work in orders(pipe):
+            if kind == "best effort":
+                async with node.subscribe(TOPIC, queue=1_000_000) as plain:
+                    await receive_work(pipe, work, partial(take, payloads(plain)))
+            else:
+                durable = node.subscribe(TOPIC, durable=name, since="now", delivery=kind)
+                async with durable as events:
+                    await receive_work(pipe, work, partial(take, payloads(events)))
+
+
+async def payloads(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    """What the events carry, without the one with which a publisher joins."""
+    async for event in events:
+        if event.data:
+            yield event.data
+
+
+async def take(events: AsyncIterator[bytes], tally: Tally) -> None:
+    """Take the work's events, and no more than there is to do."""
+    while not tally.is_complete:
+        tally.add(await anext(events))
+
+
+async def publish_by_node(pipe: Connection, kind: Kind, first: str) -> None:
+    """Answers with its address, then with a report for each work when every event is sent or safe."""
+    async with Node(bootstrap=[first]) as node:
+        await node.publish(TOPIC, b"", durable=kind != "best effort")
+        await asyncio.sleep(SETTLING_SECONDS)
+        pipe.send(str(node.address))
+        await publish_orders(pipe, partial(_publish, node, kind))
+
+
+async def _publish(node: Node, kind: Kind, work: Work) -> None:
+    if kind == "best effort":
+        await publish_all(work, lambda event: node.publish(TOPIC, event))
+        return
+    waiting: deque[Receipt] = deque()
+    block: list[bytes] = []
+
+    async def publish(event: bytes) -> None:
+        block.append(event)
+        if len(block) == BATCH:
+            waiting.extend(await node.publish_many(TOPIC, block, durable=True, wait="sent"))
+            block.clear()
+        while len(waiting) > IN_FLIGHT:
+            await _safe(waiting.popleft())
+
+    if work.rate is not None:
+        await publish_all(work, lambda event: node.publish(TOPIC, event, durable=True))
+        return
+    await publish_all(work, publish)
+    waiting.extend(await node.publish_many(TOPIC, block, durable=True, wait="sent"))
+    for receipt in waiting:
+        await _safe(receipt)
+
+
+async def _safe(receipt: Receipt) -> None:
+    assert receipt.durable is not None
+    await receipt.durable.wait_safe()
+
+
+# Redis streams and JetStream at the work of the durable measurement, each through its own Python client.
+#
+# One publisher with as many events on their way as ours has, and subscribers with a name each, that
+# acknowledge what they had (a consumer group, a durable consumer). Redis runs with a sync to the disk
+# behind every answer, and with one a second, its default; JetStream with its default, a sync every two
+# minutes.
+
+
+STREAM = "bench"
+MESSAGE = "event"
+
+Role = Callable[[Connection, int, str], Coroutine[Any, Any, None]]
+"""A process that reads from the server at a port under a name, or publishes to it."""
+
+
+# Redis.
+
+
+async def read_redis(pipe: Connection, port: int, name: str) -> None:
+    redis = library("redis", "redis.asyncio").Redis(port=port)
+    await redis.xgroup_create(STREAM, name, id="$", mkstream=True)
+
+    async def events() -> Any:
+        while True:
+            came = await redis.xreadgroup(name, name, {STREAM: ">"}, count=BATCH, block=1000)
+            for entry, fields in came[0][1] if came else ():
+                yield fields[MESSAGE.encode()]
+                done.append(entry)
+            if came:
+                await redis.xack(STREAM, name, *done)
+                done.clear()
+
+    done: list[bytes] = []
+    await _receive_works(pipe, name, events())
+    await redis.aclose()
+
+
+async def publish_redis(pipe: Connection, port: int, name: str) -> None:
+    redis = library("redis", "redis.asyncio").Redis(port=port)
+
+    async def publish(work: Work) -> None:
+        pipeline = redis.pipeline(transaction=False)
+
+        async def add(event: bytes) -> None:
+            pipeline.xadd(STREAM, {MESSAGE: event})
+            if work.rate is not None or len(pipeline) >= IN_FLIGHT:
+                await pipeline.execute()
+
+        await publish_all(work, add)
+        if len(pipeline):
+            await pipeline.execute()
+
+    pipe.send(name)
+    await publish_orders(pipe, publish)
+    await redis.aclose()
+
+
+# JetStream.
+
+
+async def read_jetstream(pipe: Connection, port: int, name: str) -> None:
+    connection = await library("nats-py", "nats").connect(f"nats://127.0.0.1:{port}")
+    stream = connection.jetstream()
+    await stream.add_stream(name=STREAM, subjects=[STREAM])
+    policy = library("nats-py", "nats.js.api").DeliverPolicy.NEW
+    consumer = await stream.subscribe(
+        STREAM, durable=name, deliver_policy=policy, manual_ack=True, pending_msgs_limit=1_000_000
+    )
+
+    async def events() -> Any:
+        async for message in consumer.messages:
+            yield message.data
+            await message.ack()
+
+    await _receive_works(pipe, name, events())
+    await connection.close()
+
+
+async def publish_jetstream(pipe: Connection, port: int, name: str) -> None:
+    connection = await library("nats-py", "nats").connect(f"nats://127.0.0.1:{port}")
+    stream = connection.jetstream()
+
+    async def publish(work: Work) -> None:
+        waiting: deque[Any] = deque()
+
+        async def add(event: bytes) -> None:
+            waiting.append(await stream.publish_async(STREAM, event))
+            if work.rate is not None or len(waiting) > IN_FLIGHT:
+                await waiting.popleft()
+
+        await publish_all(work, add)
+        for answer in waiting:
+            await answer
+
+    pipe.send(name)
+    await publish_orders(pipe, publish)
+    await connection.close()
+
+
+async def _receive_works(pipe: Connection, name: str, events: Any) -> None:
+    pipe.send(name)
+    async for work in orders(pipe):
+        await receive_work(pipe, work, partial(take, events))
+
+
+@dataclass(frozen=True)
+class DurablePeer:
+    """A server that keeps events, and the roles of those who use it."""
+
+    open: Callable[[], AbstractContextManager[Any]]
+    """Raises `NotInstalled` when the server or its client can't be had."""
+    read: Role
+    publish: Role
+
+
+_redis = partial(opened, "redis", "redis.asyncio")
+
+DURABLE_PEERS = {
+    "Redis streams, a sync behind every answer": DurablePeer(
+        partial(_redis, partial(redis_server, "always")), read_redis, publish_redis
+    ),
+    "Redis streams, a sync a second": DurablePeer(
+        partial(_redis, partial(redis_server, "everysec")), read_redis, publish_redis
+    ),
+    "JetStream, a sync every two minutes": DurablePeer(
+        partial(opened, "nats-py", "nats", jetstream_server), read_jetstream, publish_jetstream
+    ),
+}
+
+
+# The measurement.
 
 START_SECONDS = 90.0
 WORK_SECONDS = 300.0
 STEADY_SECONDS = 2.0
-KINDS: tuple[Kind, ...] = get_args(Kind)
 STORES = ("sqlite", "append files")
 
 
-class Crew(Protocol):
-    """Who does the work: processes that read and one that publishes, and what keeps events between them."""
-
-    def reader(self, number: int) -> Player: ...
-
-    def publisher(self) -> Player: ...
-
-    def keeper_seconds(self) -> float:
-        """Processor time of what keeps the events, so far."""
-        ...
-
-
 class NodeCrew:
-    """Nodes around an archive."""
+    """Who does the work, processes that read and one that publishes: nodes around an archive."""
 
     def __init__(self, players: Players, keeper: Player, address: str, kind: Kind) -> None:
         self._players, self._keeper = players, keeper
@@ -59,18 +278,19 @@ class NodeCrew:
 
     def reader(self, number: int) -> Player:
         name = f"{self._kind} {number} {time.monotonic_ns()}"
-        return self._players.start(durable.subscriber, self._kind, name, self._address)
+        return self._players.start(subscribe, self._kind, name, self._address)
 
     def publisher(self) -> Player:
-        return self._players.start(durable.publisher, self._kind, self._address)
+        return self._players.start(publish_by_node, self._kind, self._address)
 
     def keeper_seconds(self) -> float:
+        """Processor time of what keeps the events, so far."""
         self._keeper.tell("cpu")
         return float(self._keeper.answer(START_SECONDS))
 
 
 class ServerCrew:
-    """Processes that read and publish through a server."""
+    """The same for processes that read and publish through a server."""
 
     def __init__(self, players: Players, peer: DurablePeer, server: Any) -> None:
         self._players, self._peer, self._server = players, peer, server
@@ -88,6 +308,9 @@ class ServerCrew:
         return seconds
 
 
+Crew = NodeCrew | ServerCrew
+
+
 @contextmanager
 def archived(players: Players, store: str) -> Iterator[tuple[Player, str]]:
     """An archive on a store of this kind in a directory of its own, and its address."""
@@ -95,7 +318,7 @@ def archived(players: Players, store: str) -> Iterator[tuple[Player, str]]:
         place = (
             f"sqlite:///{directory}/events.db" if store == "sqlite" else f"file://{directory}/log"
         )
-        keeper = players.start(durable.archive, place)
+        keeper = players.start(keep_archive, place)
         yield keeper, keeper.answer(START_SECONDS)
         keeper.end()
 
@@ -117,7 +340,9 @@ def deliver(crew: Crew, subscribers: int, events: int, rate: float) -> Values:
             publisher.tell(work)
             published, *received = reports([publisher, *readers], WORK_SECONDS)
             keeper = crew.keeper_seconds() - before
-            metrics |= _delays(received) if work.rate else _rates(published, received, keeper)
+            delays = [delay for one in received for delay in one.latencies]
+            rates = _rates(published, received, keeper)
+            metrics |= percentiles(delays, 1e3, "ms") if work.rate else rates
     finally:
         for player in (publisher, *readers):
             if player is not None:
@@ -137,20 +362,10 @@ def _rates(published: Published, received: list[Received], keeper: float) -> Val
     }
 
 
-def _delays(received: list[Received]) -> Values:
-    ordered = sorted(itertools.chain.from_iterable(one.latencies for one in received))
-    return {
-        "p50": (1e3 * quantile(ordered, 0.5), "ms"),
-        "p99": (1e3 * quantile(ordered, 0.99), "ms"),
-    }
-
-
 def catch_up(players: Players, address: str, missed: int) -> float:
     """Seconds from a subscriber's return until it has had everything that it missed."""
-    reader = players.start(
-        durable.subscriber, "ordered", f"away {missed} {time.monotonic_ns()}", address
-    )
-    publisher = players.start(durable.publisher, "ordered", address)
+    reader = players.start(subscribe, "ordered", f"away {missed} {time.monotonic_ns()}", address)
+    publisher = players.start(publish_by_node, "ordered", address)
     try:
         answers((reader, publisher), START_SECONDS)
         ask_all([reader], Work(1), START_SECONDS)  # registers, and goes away after one event

@@ -8,8 +8,7 @@ through these stages, or those that are asked for:
 - crash: 30 % of each community crash in the same instant;
 - joins: as many new nodes as crashed join in the same instant;
 - light: what a light member sends at rest, one that uses the DHT without being part of it;
-- heal, only if asked for: how long after a partition events reach everyone again (see
-  `bench.populations.healing`).
+- heal, only if asked for: how long after a partition events reach everyone again.
 
 After crash and joins, the busiest second is shown, and how long it took until the traffic was back at rest.
 With `--kinds` every datagram is looked into and counted by what it carries. Processor time is this
@@ -35,9 +34,8 @@ from typing import Any
 
 from bench.experiment import Experiment
 from bench.players import allow_files
-from bench.populations.emulated import DatagramCount, Population
-from bench.populations.healing import seconds_until_healed
-from bench.suites.settings import COMPARED, IMPLEMENTED, MODES
+from bench.suites.built_in import COMPARED, DEFAULTS, IMPLEMENTED, MODES, variant
+from bench.tiers.population import DatagramCount, Population
 from bench.traces import histories, trace_rows
 from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
 from overlay.dht import DhtConfig
@@ -105,22 +103,6 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
                 yield from _healing(mode, nodes, options.seed)
 
 
-def _healing(mode: str, nodes: int, seed: int) -> Iterator[Row]:
-    """Partitions, each of a network of its own; a value is left out where one did not heal."""
-    for cut in CUT_SECONDS:
-        settings: dict[str, Any] = {"mode": mode, "nodes": nodes, "cut": cut}
-        found = [
-            seconds_until_healed(mode, sizes_for(nodes), cut, one)
-            for one in range(seed, seed + HEALED_NETWORKS)
-        ]
-        healed = [seconds for seconds in found if seconds is not None]
-        values: Values = {"healed": (len(healed), "networks")}
-        if len(healed) == len(found):
-            values["heal"] = (statistics.median(healed), "s")
-            values["slowest"] = (max(healed), "s")
-        yield from rows_of(settings, values)
-
-
 def sizes_for(nodes: int) -> tuple[int, ...]:
     """Three communities, bottom first, in the proportion of the paper's implementation."""
     usual = IMPLEMENTED["sizes"]
@@ -161,35 +143,21 @@ class _Measurement:
             wall, processor = time.perf_counter(), time.process_time()
             self._network.run(self._live(population))
             wall, processor = time.perf_counter() - wall, time.process_time() - processor
-            reached = self._reached(population) if self._events else None
-            yield from self._whole(wall, processor, reached)
+            had = nodes_reached(population) if self._events else []
+            yield from self._whole(wall, processor, had)
         for phase in self._phases:
             yield from self._rows_of(phase)
 
-    def _whole(self, wall: float, processor: float, reached: float | None) -> Iterator[Row]:
+    def _whole(self, wall: float, processor: float, had: list[int]) -> Iterator[Row]:
         settings = self._settings | {"stages": " ".join(self._stages), "events": self._events}
         found: Values = {
             "wall": (wall, "s"),
             "processor": (processor, "s"),
             "memory": (_memory(), "GiB"),
         }
-        if reached is not None:
-            found["reached"] = (100 * reached, "%")
+        if had:  # the part of the first nodes, on average over the events
+            found["reached"] = (100 * statistics.mean(had) / sum(self._experiment.sizes), "%")
         yield from rows_of(settings, found)
-
-    def _reached(self, population: Population) -> float:
-        """The part of the first nodes that had an event, on average over the events: by their traces."""
-        rows = [
-            row
-            for path in population.traces()
-            for row in trace_rows(path)
-            if row["kind"] in ("publish", "receive")
-        ]
-        had = [
-            sum(len(copies.had) for copies in history.communities.values())
-            for history in histories(rows).values()
-        ]
-        return sum(had) / len(had) / sum(self._experiment.sizes)
 
     def _rows_of(self, phase: _Phase) -> Iterator[Row]:
         share = phase.nodes if phase.is_join else phase.nodes * phase.virtual
@@ -351,6 +319,90 @@ def _most(sent: Counter[str]) -> list[tuple[str, int]]:
     listed = sent.most_common(SHOWN)
     others = sum(sent.values()) - sum(number for _, number in listed)
     return [*listed, ("others", others)] if others else listed
+
+
+# Partitions: how long after one has healed events reach everyone again.
+
+BEFORE_CUT_SECONDS = 60.0
+"""Virtual time from the last join to the partition."""
+CUT_EVENT_SECONDS = 10.0
+"""Virtual time from one event to the next while the network is cut in two."""
+EVENT_SECONDS = 1.0
+"""The same from the end of the partition on."""
+EVENTS = 30
+"""How many are published after that."""
+LAST_SPREADS_SECONDS = 10.0
+"""How long the last of them is given to reach everyone."""
+
+
+def _healing(mode: str, nodes: int, seed: int) -> Iterator[Row]:
+    """Partitions, each of a network of its own; a value is left out where one did not heal."""
+    for cut in CUT_SECONDS:
+        settings: dict[str, Any] = {"mode": mode, "nodes": nodes, "cut": cut}
+        seeds = range(seed, seed + HEALED_NETWORKS)
+        found = [seconds_until_healed(mode, sizes_for(nodes), cut, one) for one in seeds]
+        healed = [seconds for seconds in found if seconds is not None]
+        values: Values = {"healed": (len(healed), "networks")}
+        if len(healed) == len(found):
+            values["heal"] = (statistics.median(healed), "s")
+            values["slowest"] = (max(healed), "s")
+        yield from rows_of(settings, values)
+
+
+def seconds_until_healed(
+    mode: str, sizes: tuple[int, ...], cut_seconds: float, seed: int
+) -> float | None:
+    """From the end of a partition, the seconds after which every event that is published reaches everyone.
+
+    Half of each community is cut off from the other half. Nodes have default settings. Events come from
+    random members of the lowest community, and everyone in it and in those above is to have them. None: even
+    the last event missed somebody."""
+    settings = DEFAULTS | variant("shipped") | {"mode": mode, "sizes": sizes, "seed": seed}
+    experiment = Experiment(suite="speed", figure="emulator", tier="emulate", **settings)
+    network = Network(seed, latency=Latency.uniform(0.005, 0.050))
+    with tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory:
+        population = Population(experiment, network, Path(directory))
+        before = round(cut_seconds / CUT_EVENT_SECONDS)
+        network.run(_partitioned(population, network, before, random.Random(seed)))
+        reached = nodes_reached(population)[before:]
+    missed = [number for number, nodes in enumerate(reached) if nodes < sum(sizes)]
+    healed = missed[-1] + 1 if missed else 0
+    return healed * EVENT_SECONDS if healed < EVENTS else None
+
+
+async def _partitioned(
+    population: Population, network: Network, before: int, chance: random.Random
+) -> None:
+    """Publish `before` events while the network is cut in two, and others when it is whole again."""
+
+    async def publish(events: int, interval: float) -> None:
+        for _ in range(events):
+            await population.publish(0, None, chance)
+            await asyncio.sleep(interval)
+
+    async with population:
+        await population.start()
+        await asyncio.sleep(BEFORE_CUT_SECONDS)
+        hosts = [host for host, _ in population.hosts()]  # those of each community are side by side
+        network.partition(hosts[::2], hosts[1::2])
+        await publish(before, CUT_EVENT_SECONDS)
+        network.heal()
+        await publish(EVENTS, EVENT_SECONDS)
+        await asyncio.sleep(LAST_SPREADS_SECONDS)
+
+
+def nodes_reached(population: Population) -> list[int]:
+    """How many nodes had each event, by their traces."""
+    rows = (
+        row
+        for path in population.traces()
+        for row in trace_rows(path)
+        if row["kind"] in ("publish", "receive")
+    )
+    return [
+        sum(len(copies.had) for copies in history.communities.values())
+        for history in histories(rows).values()
+    ]
 
 
 WORKLOAD = Workload(

@@ -16,11 +16,11 @@ from functools import partial
 from typing import Any, get_args
 
 from bench.players import Player, Players, answers, ask_all
-from bench.servers import NatsServer, NotInstalled, free_port
-from bench.systems import fanout as roles
-from bench.systems.fanout import NodeSetting
-from bench.systems.work import LEAST_BYTES, Published, Received, Work, reports
+from bench.servers import NotInstalled, free_port, nats_server
 from bench.workloads import loss, stalls
+from bench.workloads import systems as roles
+from bench.workloads.systems import NodeSetting
+from bench.workloads.work import LEAST_BYTES, Published, Received, Work, reports
 from bench.workloads.workload import (
     Option,
     Row,
@@ -28,7 +28,7 @@ from bench.workloads.workload import (
     Values,
     Workload,
     left_out,
-    quantile,
+    percentiles,
 )
 from overlay.errors import UsageError
 from overlay.membership.modes import ModeName
@@ -156,7 +156,7 @@ PEERS = {
     "nats": Peer(
         "NATS",
         partial(
-            roles.opened, "nats-py", "nats", partial(NatsServer, max_pending=roles.PENDING_BYTES)
+            roles.opened, "nats-py", "nats", partial(nats_server, max_pending=roles.PENDING_BYTES)
         ),
         _nats,
     ),
@@ -207,11 +207,7 @@ def throughput(outcome: Outcome, size: int) -> Values:
 
 def delay(outcome: Outcome) -> Values:
     """The metrics of a work at a steady rate."""
-    ordered = sorted(itertools.chain.from_iterable(r.latencies for r in outcome.received))
-    return {
-        "p50": (1e6 * quantile(ordered, 0.5), "us"),
-        "p99": (1e6 * quantile(ordered, 0.99), "us"),
-    }
+    return percentiles([one for r in outcome.received for one in r.latencies], 1e6, "us")
 
 
 def ways(options: argparse.Namespace) -> list[Way]:

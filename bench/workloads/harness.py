@@ -23,8 +23,8 @@ from typing import Any
 from bench.experiment import Experiment
 from bench.players import processor_seconds
 from bench.progress import estimated_seconds
+from bench.suites.built_in import SIMULATED
 from bench.suites.grid import distinct, expand
-from bench.suites.settings import SIMULATED
 from bench.workloads.workload import Option, Row, RowTable, Values, Workload, rows_of
 
 

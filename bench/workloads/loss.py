@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import product
 
-from bench.systems.fanout import TOPIC
+from bench.workloads.systems import TOPIC
 from bench.workloads.workload import Row, RowTable, rows_of
 from overlay.errors import UsageError
 from overlay.virtual import Latency, Network, nth_host

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.players import TICKS, Players, allow_files, resident_bytes, seconds_of
-from bench.servers import MosquittoServer, NotInstalled, installed
+from bench.servers import NotInstalled, installed, mosquitto_server
 from bench.workloads.workload import (
     Option,
     Row,
@@ -31,10 +31,9 @@ from bench.workloads.workload import (
     Setting,
     Workload,
     left_out,
-    quantile,
+    percentiles,
     rows_of,
 )
-from overlay import loops
 from pubsub import Node
 from pubsub.doors.mqtt import MqttDoor
 from pubsub.doors.mqtt.packets import V311, Asked, Connect, Publish, Subscribe, write_packet
@@ -120,22 +119,20 @@ def _memory(system: str, clients: int) -> Iterator[Row]:
 # -- the server's process --
 
 
-def serve(pipe: Connection, system: str, bootstrap: str) -> None:
+async def serve(pipe: Connection, system: str, bootstrap: str) -> None:
     """Serve until the benchmark ends; it is told the port, the process that holds the clients, and where the
     next door's node finds this one's. `bootstrap`: what the door before has said."""
     allow_files()
-    if system == "camcast":
-        loops.run(_door(pipe, [bootstrap] if bootstrap else []))
-        return
-    with MosquittoServer() as server:
-        pipe.send((server.port, server.pid, ""))
-        pipe.recv()
-
-
-async def _door(pipe: Connection, bootstrap: list[str]) -> None:
-    async with Node(bootstrap=bootstrap) as node, MqttDoor(node, "127.0.0.1:0") as door:
-        assert door.address is not None
-        pipe.send((door.address.port, os.getpid(), str(node.address)))
+    known = [bootstrap] if bootstrap else []
+    async with AsyncExitStack() as stack:
+        if system == "mosquitto":
+            server = stack.enter_context(mosquitto_server())
+            pipe.send((server.port, server.pid, ""))
+        else:
+            node = await stack.enter_async_context(Node(bootstrap=known))
+            door = await stack.enter_async_context(MqttDoor(node, "127.0.0.1:0"))
+            assert door.address is not None
+            pipe.send((door.address.port, os.getpid(), str(node.address)))
         await asyncio.to_thread(pipe.recv)
 
 
@@ -227,14 +224,10 @@ async def _connect(port: int, name: str, qos: int | None = None) -> Client:
     return client
 
 
-def push(pipe: Connection, ports: list[int], qos: int, subscribers: int, messages: int) -> None:
-    """Say when all clients are connected, publish when told to, and answer with what was found."""
-    loops.run(_push(pipe, ports, qos, subscribers, messages))
-
-
-async def _push(
+async def push(
     pipe: Connection, ports: list[int], qos: int, subscribers: int, messages: int
 ) -> None:
+    """Say when all clients are connected, publish when told to, and answer with what was found."""
     readers = [
         await _connect(ports[number % len(ports)], f"reader{number}", qos)
         for number in range(subscribers)
@@ -285,37 +278,30 @@ async def _measured(
             reader.news.clear()
             await asyncio.wait_for(reader.news.wait(), 30)
     seconds = time.monotonic() - began
-    delays = sorted(delay for reader in readers for delay in reader.delays)
+    delays = [delay for reader in readers for delay in reader.delays]
     delivered = sum(reader.got for reader in readers)
     return {
         "received": delivered,
         "deliveries": (delivered / seconds, "messages/s"),
         "delivered": (delivered / (messages * len(readers)), "share"),
-        "p50": (1e3 * quantile(delays, 0.5), "ms"),
-        "p99": (1e3 * quantile(delays, 0.99), "ms"),
+        **percentiles(delays, 1e3, "ms"),
     }
 
 
-def stay(pipe: Connection, port: int, clients: int) -> None:
+async def stay(pipe: Connection, port: int, clients: int) -> None:
     """Connect many clients, each subscribed, and do nothing more."""
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            began, connected = time.monotonic(), 0
-            for first in range(0, clients, AT_ONCE):
-                names = (f"idle{number}" for number in range(first, min(first + AT_ONCE, clients)))
-                made = await asyncio.gather(
-                    *(_connect(port, name, 0) for name in names), return_exceptions=True
-                )
-                for client in made:
-                    if isinstance(client, Client):
-                        connected += 1
-                        stack.callback(client.transport.close)
-            pipe.send((connected, time.monotonic() - began))
-            await asyncio.to_thread(pipe.recv)
-
     allow_files()
-    loops.run(main())
+    async with AsyncExitStack() as stack:
+        began, connected = time.monotonic(), 0
+        for first in range(0, clients, AT_ONCE):
+            names = (f"idle{number}" for number in range(first, min(first + AT_ONCE, clients)))
+            connecting = (_connect(port, name, 0) for name in names)
+            for client in await asyncio.gather(*connecting, return_exceptions=True):
+                if isinstance(client, Client):
+                    connected += 1
+                    stack.callback(client.transport.close)
+        pipe.send((connected, time.monotonic() - began))
+        await asyncio.to_thread(pipe.recv)
 
 
 WORKLOAD = Workload(
@@ -329,7 +315,7 @@ WORKLOAD = Workload(
         Option(
             "messages",
             60_000,
-            "deliveries of each measurement, five times as many with many subscribers",
+            "deliveries of each; 5 times as many with many subscribers",
             quick=5_000,
         ),
         Option("clients", 10_000, "clients that are connected for the memory", quick=500),

@@ -7,11 +7,8 @@ each reader reads all of it. Every reader has the same events, of about 100 byte
 from __future__ import annotations
 
 import argparse
-import json
 import socket
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -20,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.players import processor_seconds
+from bench.players import Players, processor_seconds
 from bench.spark.session import spark_session
+from bench.workloads.durable import keep_archive
 from bench.workloads.workload import Option, Row, RowTable, Setting, Workload, rows_of
 from overlay.identity import Identity
 from pubsub.archive.protocol.archived_event import pack_event, read_event
@@ -80,16 +78,8 @@ def plain(path: Path) -> int:
 @contextmanager
 def archive(path: Path) -> Iterator[str]:
     """The address of an archive on this store."""
-    command = [sys.executable, "-m", "pubsub.cli", "archive", "--topic", TOPIC, "--json"]
-    running = subprocess.Popen(
-        [*command, "--store", f"sqlite:///{path}"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert running.stdout is not None
-        yield json.loads(running.stdout.readline())["listening"]
-    finally:
-        running.terminate()
-        running.wait()
+    with Players() as players:
+        yield players.start(keep_archive, f"sqlite:///{path}", TOPIC).answer()
 
 
 def by_spark(spark: SparkSession, address: str, **options: Any) -> int:

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.players import Player, Players, answers
-from bench.systems.fanout import TOPIC, NodeSetting, node_of
-from bench.systems.work import Events
+from bench.workloads.systems import TOPIC, NodeSetting, node_of
+from bench.workloads.work import Events
 from bench.workloads.workload import Row, RowTable
 
 BIN_SECONDS = 0.1

@@ -25,13 +25,13 @@ from typing import Literal
 
 from bench.servers import (
     JetStreamClient,
-    JetStreamServer,
     NotInstalled,
     PostgresqlServer,
     RedisClient,
-    RedisServer,
     TemporaryServer,
     WindowedClient,
+    jetstream_server,
+    redis_server,
 )
 from bench.workloads.workload import Option, Row, RowTable, Values, Workload, left_out, rows_of
 from overlay import loops
@@ -166,11 +166,11 @@ def _contenders(directory: Path) -> dict[str, Callable[[ExitStack], Contender]]:
         return store(stack, stack.enter_context(PostgresqlServer()).new_address())
 
     def redis(stack: ExitStack, sync: Literal["always", "everysec"]) -> Contender:
-        server = stack.enter_context(RedisServer(sync))
+        server = stack.enter_context(redis_server(sync))
         return PeerContender(server, RedisClient(server.port, BODY))
 
     def jetstream(stack: ExitStack) -> Contender:
-        server = stack.enter_context(JetStreamServer())
+        server = stack.enter_context(jetstream_server())
         return PeerContender(server, JetStreamClient(server.port, BODY))
 
     return {

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import fmean, pstdev
 
 from bench.experiment import Experiment
-from bench.populations.emulated import PUBLISHED_JOINS_AT_ONCE, Population
-from bench.suites.settings import IMPLEMENTED, variant
+from bench.suites.built_in import IMPLEMENTED, variant
+from bench.tiers.population import PUBLISHED_JOINS_AT_ONCE, Population
 from overlay.membership.config import ScampConfig
 from overlay.virtual import Latency, Network
 from overlay.virtual.stage import StageConfig

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bench.experiment import Experiment
-from bench.populations import healing
-from bench.populations.emulated import DatagramCount, Population, name_of
+from bench.tiers.population import DatagramCount, Population, name_of
 from bench.workloads import emulator
 from bench.workloads.emulator import WORKLOAD, sizes_for, time_until_rest
 from overlay.virtual import Network, nth_host
@@ -85,8 +84,8 @@ def test_a_small_network_goes_through_every_stage(monkeypatch: pytest.MonkeyPatc
 def test_it_is_seen_when_events_reach_everyone_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulator, "CUT_SECONDS", (20.0,))
     monkeypatch.setattr(emulator, "HEALED_NETWORKS", 1)
-    monkeypatch.setattr(healing, "EVENTS", 12)
-    monkeypatch.setattr(healing, "SETTLE_SECONDS", 10.0)
+    monkeypatch.setattr(emulator, "EVENTS", 12)
+    monkeypatch.setattr(emulator, "BEFORE_CUT_SECONDS", 10.0)
     options = WORKLOAD.defaults(quick=True)
     options.nodes, options.modes, options.stages = [12], ["structured"], ["heal"]
     found = {row.metric: row.value for row in WORKLOAD.run(options)}

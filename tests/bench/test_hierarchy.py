@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bench.experiment import Experiment
-from bench.populations.emulated import Population
-from bench.suites.settings import IMPLEMENTED
+from bench.suites.built_in import IMPLEMENTED
+from bench.tiers.population import Population
 from overlay.virtual import Network
 
 

@@ -14,8 +14,7 @@ import pytest
 from bench import quote
 from bench.quote import Figures, Kept, QuoteError, markers, medians, quoted, stale
 from bench.workloads import workloads
-from bench.workloads.records import Provenance, Recorded, RowFile
-from bench.workloads.workload import Row
+from bench.workloads.workload import Provenance, Recorded, Row, RowFile
 from pubsub.cli import main
 
 ROOT = Path(__file__).parents[2]

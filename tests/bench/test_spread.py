@@ -9,7 +9,7 @@ import pytest
 from bench.commands import _keep_traced
 from bench.experiment import Experiment
 from bench.report.spread import experiment, trace_all
-from bench.suites.settings import COMPARED
+from bench.suites.built_in import COMPARED
 
 
 class Here:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bench.populations.emulated import DatagramCount
+from bench.tiers.population import DatagramCount
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bench.populations.emulated import DatagramCount
+from bench.tiers.population import DatagramCount
 from overlay.dht import DhtConfig
 from overlay.virtual import nth_host
 from tests.pubsub.playground import Playground, play, received

@@ -10,7 +10,7 @@ from typing import Any
 from bench.aggregates import Aggregate
 from bench.model.printed import TABLE_1, TABLE_2
 from bench.results import WHOLE
-from bench.suites.settings import CHURN, DEFAULT, MODES, TOPOLOGIES
+from bench.suites.built_in import CHURN, DEFAULT, MODES, TOPOLOGIES
 from tests.bench.claims.made_up import first, replayed, row
 
 Cases = list[tuple[bool | str | None, Callable[[], list[Aggregate]]]]

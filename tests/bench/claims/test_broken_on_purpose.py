@@ -14,9 +14,9 @@ from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, Verdict
 from bench.experiment import Experiment
 from bench.results import Result, table
+from bench.simulate.replay import ReplayedMember, Snapshot, replay
 from bench.suites import expand
-from bench.suites.settings import DEFAULT, DEFAULTS, SIMULATED, TOPOLOGIES, variant
-from bench.tiers.replay import ReplayedMember, Snapshot, replay
+from bench.suites.built_in import DEFAULT, DEFAULTS, SIMULATED, TOPOLOGIES, variant
 from tests.bench.by_hand import summarise
 
 Points = list[tuple[Experiment, list[Result]]]

@@ -9,7 +9,7 @@ import pytest
 from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, Part, Verdict, decide
 from bench.intervals import FEWEST, Interval
-from bench.suites.settings import DEFAULT, MODES
+from bench.suites.built_in import DEFAULT, MODES
 from tests.bench.claims import flips
 from tests.bench.claims.made_up import evidence, replayed, row, verdict
 

@@ -11,8 +11,8 @@ import pytest
 from bench import tiers
 from bench.experiment import Experiment, ExperimentError
 from bench.players import PlayerFailed
-from bench.populations.live import LivePopulation
 from bench.tiers import live
+from bench.tiers.live import LivePopulation
 from bench.traces import CommunityMembers, Copies
 
 SMALL = {"suite": "s", "figure": "f", "tier": "live", "sizes": (5, 3), "c": 5.0, "a": 3.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.model.pmcast import (
+from bench.model.formulas import (
     DelegateTree,
     pmcast_memory,
     pmcast_rounds,
@@ -16,7 +16,7 @@ TREE = DelegateTree(arity=10, depth=2, delegates=2, fanout=3)
 
 
 def test_a_process_knows_delegates_and_neighbours() -> None:
-    assert TREE.processes == 100
+    assert TREE.arity**TREE.depth == 100
     assert pmcast_memory(TREE) == 2 * 10 + 10
     assert pmcast_memory(DelegateTree(10, 1, 2, 3)) == 10
 

@@ -9,9 +9,9 @@ import pytest
 
 from bench import tiers
 from bench.experiment import Experiment
-from bench.model.pmcast import assumed_tree, pmcast_rounds, pmcast_uninterested
+from bench.model.formulas import assumed_tree, pmcast_rounds, pmcast_uninterested
 from bench.results import CommunityResult
-from bench.suites.settings import IMPLEMENTED, SIMULATED, TOPOLOGIES
+from bench.suites.built_in import IMPLEMENTED, SIMULATED, TOPOLOGIES
 from bench.tiers.model import everyone_everywhere
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from bench.aggregates import Aggregate, Aggregates
 from bench.experiment import SERIES, Experiment
 from bench.model.printed import TABLE_1, TABLE_2
-from bench.report.content import Content, content
-from bench.report.material import Material
+from bench.report.content import Content, Material, content
 from bench.results import METRICS, SHARES, UNITS, WHOLE
 from bench.suites import BUILT_IN
 

@@ -11,7 +11,7 @@ from bench.report.headline import headline
 from bench.report.real_nodes import cross_check, pareto, variants_table
 from bench.report.svg import draw
 from bench.results import WHOLE
-from bench.suites.settings import DEFAULT, DEFAULTS, MODES, variant
+from bench.suites.built_in import DEFAULT, DEFAULTS, MODES, variant
 from tests.bench.claims.made_up import row
 
 SETTING: dict[str, Any] = {

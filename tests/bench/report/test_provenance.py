@@ -9,8 +9,14 @@ import pytest
 
 from bench.aggregates import Aggregates
 from bench.experiment import Experiment
-from bench.report.content import GLOSSARY
-from bench.report.material import ASKED, Material, cost_table, experiments_table, provenance
+from bench.report.content import (
+    ASKED,
+    GLOSSARY,
+    Material,
+    cost_table,
+    experiments_table,
+    provenance,
+)
 from bench.results import table as result_table
 from bench.runs import Run, here
 from bench.tiers import run

@@ -15,10 +15,9 @@ from bench.aggregates import Aggregate, Aggregates
 from bench.claims import CLAIMS, Part
 from bench.intervals import Interval
 from bench.report import report_files
-from bench.report.content import content
+from bench.report.content import Material, content
 from bench.report.figures import RECIPES, figures
 from bench.report.headline import QUESTIONS
-from bench.report.material import Material
 from bench.report.page import as_html, as_markdown, value_words
 from bench.report.spread import draw_spread, in_words, spread
 from bench.report.svg import draw

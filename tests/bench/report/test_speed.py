@@ -9,8 +9,7 @@ from bench.report.page import as_html
 from bench.report.table import Table
 from bench.report.tables import speed_figures, speed_tables
 from bench.workloads import workloads
-from bench.workloads.records import Provenance, RowFile
-from bench.workloads.workload import LEFT_OUT, Row
+from bench.workloads.workload import LEFT_OUT, Provenance, Row, RowFile
 from tests.bench.report.synthetic import whole_content
 
 ORIGIN = Provenance("2026-02-03 04:05:06 UTC", "abc1234", "a machine", "3.12", 0.1, "the command")

@@ -10,7 +10,7 @@ from bench.claims import CLAIMS
 from bench.spark.execute import execute
 from bench.store import ResultStore
 from bench.suites import expand
-from bench.suites.settings import SIMULATED
+from bench.suites.built_in import SIMULATED
 from tests.bench.spark.test_grid import silent
 
 if TYPE_CHECKING:

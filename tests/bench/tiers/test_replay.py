@@ -13,10 +13,17 @@ import pytest
 from bench import tiers
 from bench.experiment import Experiment
 from bench.results import WHOLE, CommunityResult, Measured
-from bench.simulate.replay_round import LAST_ROUND, REACHED, SENT_UPWARD
+from bench.simulate.replay import (
+    LAST_ROUND,
+    REACHED,
+    SENT_UPWARD,
+    ReplayedMember,
+    Snapshot,
+    replay,
+    run_events,
+)
 from bench.simulate.tables import SCAMP_COPIES, scamp_views
-from bench.suites.settings import variant
-from bench.tiers.replay import ReplayedMember, Snapshot, replay, run_events
+from bench.suites.built_in import variant
 
 ASKED = Experiment(
     suite="test",

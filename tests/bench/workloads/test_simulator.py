@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.systems import simulators
+from bench.workloads import simulator as simulators
 from bench.workloads.simulator import WORKLOAD, beside_others
 from bench.workloads.workload import LEFT_OUT
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench.systems.fanout import NodeSetting
 from bench.workloads import fanout
 from bench.workloads.loss import LossyFanout, lossy_fanout
 from bench.workloads.stalls import TROUBLES, Plan, Trouble, phases, summary, watch_one
+from bench.workloads.systems import NodeSetting
 from overlay.errors import UsageError
 
 KILLED, GOES_ON, UNREAD = TROUBLES

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.systems.topics import measure_matrix, run_on_sockets, run_virtual
 from bench.workloads import topics
-from bench.workloads.topics import messages_for
+from bench.workloads.topics import measure_matrix, messages_for, run_on_sockets, run_virtual
 from bench.workloads.workload import Values
 from pubsub.cli import main
 

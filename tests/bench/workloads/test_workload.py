@@ -19,15 +19,18 @@ from bench.players import PlayerFailed
 from bench.quote import Figures, Kept, quoted
 from bench.report.tables import speed_tables
 from bench.workloads import workloads
-from bench.workloads.records import Recorded, newest, provenance, read_rows
 from bench.workloads.workload import (
     LEFT_OUT,
     Option,
+    Recorded,
     Row,
     RowTable,
     Workload,
     markdown_table,
-    quantile,
+    newest,
+    percentiles,
+    provenance,
+    read_rows,
 )
 from pubsub.cli import main
 
@@ -157,9 +160,10 @@ def test_a_table_shows_medians_and_dashes() -> None:
 
 
 def test_quantiles() -> None:
-    assert quantile([1.0, 2.0, 3.0], 0.5) == 2.0
-    assert quantile([1.0, 2.0, 3.0], 0.99) == 3.0
-    assert math.isnan(quantile([], 0.5))
+    found = percentiles([3.0, 1.0, 2.0], 1e3, "ms")
+    assert found["p50"] == (2000.0, "ms")
+    assert found["p99"] == (pytest.approx(2980.0), "ms")
+    assert all(math.isnan(value) for value, _ in percentiles([], 1.0, "s").values())
 
 
 def test_every_workload_declares_what_it_needs() -> None:

@@ -224,14 +224,40 @@ def blocking_orders(pipe: Connection) -> Iterator[Work]:
         yield work
 
 
-async def publish_orders(pipe: Connection, publish: Callable[[Work], Awaitable[object]]) -> None:
+async def publish_orders(
+    pipe: Connection,
+    publish: Callable[[Work], Awaitable[object]],
+    bytes_sent: Callable[[], int] = lambda: 0,
+) -> None:
     """A publisher's role once it is ready: a report for each work, whose events `publish` sends."""
     async for work in orders(pipe):
-        effort = Effort(work)
+        effort, before = Effort(work), bytes_sent()
         await publish(work)
         effort.end()
         await report_is_due(pipe)
-        pipe.send(effort.report())
+        pipe.send(effort.report(bytes_sent() - before))
+
+
+async def receive_work(
+    pipe: Connection,
+    work: Work,
+    receive: Callable[[Tally], Coroutine[None, None, None]],
+    counts: Callable[[], tuple[int, int]] | None = None,
+) -> None:
+    """One work of a subscriber: "ready", its events as `receive` takes them, a report.
+
+    `counts`: the bytes that were sent and the copies that arrived so far. What does not come is lost, and
+    counted as lost."""
+    tally = Tally(work)
+    sent, copies = counts() if counts else (0, 0)
+    pipe.send("ready")
+    await tally.kept_up(receive(tally))
+    await report_is_due(pipe)
+    if counts is None:
+        pipe.send(tally.report())
+    else:
+        sent_now, copies_now = counts()
+        pipe.send(tally.report(sent_now - sent, copies_now - copies))
 
 
 def publish_blocking_orders(pipe: Connection, publish: Callable[[bytes], object]) -> None:

@@ -26,8 +26,7 @@ from typing import Any
 import asyncio_dgram
 
 from bench.servers import NotInstalled, free_port
-from bench.systems.work import (
-    Effort,
+from bench.workloads.work import (
     Tally,
     Work,
     blocking_orders,
@@ -35,11 +34,11 @@ from bench.systems.work import (
     publish_all,
     publish_blocking_orders,
     publish_orders,
-    report_is_due,
+    receive_work,
     wait_for_report,
 )
 from overlay.membership.modes import ModeName
-from pubsub import Node, Subscription
+from pubsub import Node
 from pubsub.config import DisseminationKind
 
 HOST = "127.0.0.1"
@@ -91,44 +90,32 @@ def count(node: Node, name: str) -> int:
 async def node_subscriber(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
     """Answers with its address, then "ready" and a report for each work."""
     async with node_of(setting, first) as node, node.subscribe(TOPIC, queue=QUEUE) as events:
+
+        async def receive(tally: Tally) -> None:
+            async for event in events:
+                tally.add(event.data)
+                if tally.is_complete:
+                    return
+
+        def counts() -> tuple[int, int]:
+            return count(node, "bytes_sent"), count(node, "events_received")
+
         pipe.send(str(node.address))
         async for work in orders(pipe):
-            pipe.send("ready")
-            await _receive_by_node(pipe, node, events, work)
-
-
-async def _receive_by_node(pipe: Connection, node: Node, events: Subscription, work: Work) -> None:
-    sent, copies = count(node, "bytes_sent"), count(node, "events_received")
-    tally = Tally(work)
-
-    async def receive() -> None:
-        async for event in events:
-            tally.add(event.data)
-            if tally.is_complete:
-                return
-
-    await tally.kept_up(receive())  # the rest, if any, is lost, and counted as lost
-    await report_is_due(pipe)
-    sent, copies = count(node, "bytes_sent") - sent, count(node, "events_received") - copies
-    pipe.send(tally.report(sent, copies))
+            await receive_work(pipe, work, receive, counts)
 
 
 async def node_publisher(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
     """Answers when its first event is published and the tables are full, then with a report for each work."""
     async with node_of(setting, first) as node:
+
+        async def publish(work: Work) -> None:
+            await publish_all(work, lambda event: node.publish(TOPIC, event))
+
         await node.publish(TOPIC, b"")
         await asyncio.sleep(setting.settling)
         pipe.send(str(node.address))
-        async for work in orders(pipe):
-            await _publish_by_node(pipe, node, work)
-
-
-async def _publish_by_node(pipe: Connection, node: Node, work: Work) -> None:
-    sent, effort = count(node, "bytes_sent"), Effort(work)
-    await publish_all(work, lambda event: node.publish(TOPIC, event))
-    effort.end()
-    await report_is_due(pipe)
-    pipe.send(effort.report(count(node, "bytes_sent") - sent))
+        await publish_orders(pipe, publish, lambda: count(node, "bytes_sent"))
 
 
 # Plain asyncio-dgram: one datagram an event and subscriber, and a window of credit.
@@ -151,30 +138,23 @@ def window_of(size: int) -> int:
 async def udp_subscriber(pipe: Connection) -> None:
     """Answers with its port, then "ready" and a report for each work."""
     stream = await asyncio_dgram.bind((HOST, 0))
-    pipe.send(stream.sockname[1])
-    with contextlib.closing(stream):
-        async for work in orders(pipe):
-            pipe.send("ready")
-            await _receive_by_udp(pipe, stream, work)
+    sent = copies = every = 0
 
-
-async def _receive_by_udp(
-    pipe: Connection, stream: asyncio_dgram.DatagramServer, work: Work
-) -> None:
-    acknowledgements, every, tally = 0, window_of(work.bytes) // 4, Tally(work)
-
-    async def receive() -> None:
-        nonlocal acknowledgements
+    async def receive(tally: Tally) -> None:
+        nonlocal sent, copies
         while not tally.is_complete:
             event, sender = await stream.recv()
             tally.add(event)
+            copies += 1
             if tally.received % every == 0 or tally.is_complete:
+                sent += 8
                 await stream.send(tally.received.to_bytes(8, "big"), sender)
-                acknowledgements += 1
 
-    await tally.kept_up(receive())
-    await report_is_due(pipe)
-    pipe.send(tally.report(8 * acknowledgements))
+    pipe.send(stream.sockname[1])
+    with contextlib.closing(stream):
+        async for work in orders(pipe):
+            every = window_of(work.bytes) // 4
+            await receive_work(pipe, work, receive, lambda: (sent, copies))
 
 
 class _Window:
@@ -201,37 +181,31 @@ class _Window:
 async def udp_publisher(pipe: Connection, ports: list[int]) -> None:
     """Answers when it is ready to send to the subscribers' ports, then with a report for each work."""
     stream = await asyncio_dgram.bind((HOST, 0))
+    bytes_sent = 0
+
+    async def publish_work(work: Work) -> None:
+        nonlocal bytes_sent
+        window, most, sent = _Window(ports), window_of(work.bytes), 0
+        listening = asyncio.create_task(window.listen(stream))
+
+        async def publish(event: bytes) -> None:
+            nonlocal sent
+            await window.reached(sent - most)
+            for port in ports:
+                await stream.send(event, (HOST, port))
+            sent += 1
+
+        patience = work.patience + (work.events / work.rate if work.rate else 0)
+        with contextlib.suppress(TimeoutError):  # an event was lost: nobody acknowledges it
+            async with asyncio.timeout(patience):
+                await publish_all(work, publish)
+                await window.reached(work.events)
+        listening.cancel()
+        bytes_sent += work.events * len(ports) * work.bytes
+
     pipe.send("ready")
     with contextlib.closing(stream):
-        async for work in orders(pipe):
-            await _publish_by_udp(pipe, stream, ports, work)
-
-
-async def _publish_by_udp(
-    pipe: Connection, stream: asyncio_dgram.DatagramServer, ports: list[int], work: Work
-) -> None:
-    window, most, sent = _Window(ports), window_of(work.bytes), 0
-    listening = asyncio.create_task(window.listen(stream))
-
-    async def publish(event: bytes) -> None:
-        nonlocal sent
-        await window.reached(sent - most)
-        for port in ports:
-            await stream.send(event, (HOST, port))
-        sent += 1
-
-    effort = Effort(work)
-    with contextlib.suppress(
-        TimeoutError
-    ):  # an event was lost, and its acknowledgement never comes
-        async with asyncio.timeout(work.patience + (work.events / work.rate if work.rate else 0)):
-            await publish_all(work, publish)
-            await window.reached(work.events)
-    listening.cancel()
-    effort.end()
-    await report_is_due(pipe)
-    report = effort.report(work.events * len(ports) * work.bytes)
-    pipe.send(report)
+        await publish_orders(pipe, publish_work, lambda: bytes_sent)
 
 
 # The systems that users would pick instead.
@@ -368,16 +342,19 @@ def zeromq_publisher(pipe: Connection, place: str, subscribers: int) -> None:
 
 async def nats_subscriber(pipe: Connection, port: int) -> None:
     connection = await library("nats-py", "nats").connect(f"nats://{HOST}:{port}")
-    tally: Tally | None = None
+    current: Tally | None = None
     done = asyncio.Event()
 
     async def take(message: Any) -> None:
-        if tally is not None:
-            tally.add(message.data)
-            if tally.is_complete:
+        if current is not None:
+            current.add(message.data)
+            if current.is_complete:
                 done.set()
 
-    async def completed() -> None:
+    async def receive(tally: Tally) -> None:
+        nonlocal current
+        done.clear()
+        current = tally
         await done.wait()
 
     await connection.subscribe(
@@ -386,12 +363,7 @@ async def nats_subscriber(pipe: Connection, port: int) -> None:
     await connection.flush()
     pipe.send("ready")
     async for work in orders(pipe):
-        done.clear()
-        tally = Tally(work)
-        pipe.send("ready")
-        await tally.kept_up(completed())
-        await report_is_due(pipe)
-        pipe.send(tally.report())
+        await receive_work(pipe, work, receive)
     await connection.close()
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.experiment import Experiment, left_of
-from bench.populations.hierarchy import (
+from bench.simulate.replay import ReplayedMember, Snapshot
+from bench.tiers.hierarchy import (
     GATEWAYS,
     Introductions,
     node_settings,
     tables_of,
     topics,
 )
-from bench.tiers.replay import ReplayedMember, Snapshot
 from bench.traces import CommunityMembers
 from overlay.channel.packet import BUNDLE, ChannelRefused, PacketType, decode_bundle
 from overlay.dht.messages import unpack_letter

@@ -1,1 +1,0 @@
-"""Hierarchies of communities made of real nodes: what they are told, and where they run."""
