@@ -50,25 +50,12 @@ from overlay.channel.receiving import (
     ReceiveBudget,
     Receiver,
 )
-from overlay.channel.recovery import ChannelPatience
+from overlay.channel.recovery import MOST_SILENT_RETRIES, ChannelPatience
 from overlay.channel.sending import Transmitter
 from overlay.contact import Contact
 from overlay.transport.frame import Buffer
 
 NO_SESSION = 0
-
-MOST_SILENT_RETRIES = 1
-"""Times that segments are sent again to a peer that is not heard; then it is asked for a sign of life."""
-
-ASKED_SOON = 3
-"""An OPEN that is not answered is repeated this many times, each time after half of `initial_rto`; from then
-on each wait is twice the one before. A PING is repeated as often before its wait grows, too. Both are small.
-Where every fifth datagram is lost, every third exchange of two datagrams fails, and six failures in a row are
-not rare: with waits that grow from the first they would take 5 s."""
-
-LAST_CLOSES = 4
-"""A CLOSE that nobody answers is repeated after waits that double, up to `forget_after` divided by this."""
-
 
 # Asked for every packet: a name of this module is found sooner than a member of an enumeration.
 _OPENING, _ESTABLISHED, _SILENT = Phase.OPENING, Phase.ESTABLISHED, Voice.SILENT
@@ -101,8 +88,8 @@ class ChannelCore:
         self.state = public_state(self.phase, self.voice)
         self.events: list[ChannelEvent] = []
         """What happened, oldest first, for the owner to take and report."""
-        self.patience = ChannelPatience(config, now)
         self.transmitter = Transmitter(config, max_body)
+        self.patience = ChannelPatience(config, self.transmitter.rtt, now)
         self.receiver = Receiver(config, budget, self.transmitter.room)
         self.write: Callable[[bytes, OnAck | None, Until | None], bool] = (
             self.transmitter.buffer.add
@@ -129,10 +116,6 @@ class ChannelCore:
         self._asked_at: float | None = None
         """When the one OPEN, or the one ACCEPT, was sent; None when there was none, or more than one."""
         self._has_accepted = False
-        self._silent_retries = 0
-        """Times that something was sent again since the peer was last heard."""
-        self._tried_at = 0.0
-        """When that was last done."""
         self._probe_due = False
         self._probed_at: float | None = None
         """When the latest probe was sent, if it is not answered; its number is `_probes`."""
@@ -172,23 +155,9 @@ class ChannelCore:
         return self.receiver.inbox.resume()
 
     def heard_elsewhere(self, now: float) -> bool:
-        """The peer was heard, but not on this channel: whether the next try is earlier therefore.
-
-        What this channel lost was lost by chance then, so the tries begin anew with short waits, as soon as
-        `_least_wait` has passed since the last one: a few times a second, however often the peer is heard."""
-        patience = self.patience
-        retry_at = patience.retry_at
-        if retry_at is None or not self._only_asks:
-            return False
-        soon = max(now, self._tried_at + self._least_wait)
-        if retry_at <= soon or (
-            self.phase is Phase.CLOSING and not self.transmitter.buffer.has_unsent
-        ):
-            return False
-        self._silent_retries = MOST_SILENT_RETRIES + 1
-        self.transmitter.rtt.answered()
-        patience.retry_at = soon
-        return True
+        """The peer was heard, but not on this channel: whether the next try is earlier therefore."""
+        has_haste = self.phase is not Phase.CLOSING or self.transmitter.buffer.has_unsent
+        return has_haste and self.patience.heard_elsewhere(now)
 
     def challenge(self) -> bytes:
         """A packet that only the session's other end can answer; anyone else says that it is over."""
@@ -211,11 +180,11 @@ class ChannelCore:
         rtt.sample(now - self._probed_at)
         rtt.answered()
         self._probed_at = None
-        self._silent_retries = 0
+        patience.tries = 0
         patience.heard(now)
         self._answered()
         if patience.retry_at is not None:
-            patience.retry_at = min(patience.retry_at, now + self._retry_after)
+            patience.retry_at = min(patience.retry_at, now + self._retry_after())
 
     def is_of(self, theirs: int, mine: int) -> bool:
         """Whether a packet with these sessions is of the one that both ends know."""
@@ -255,7 +224,7 @@ class ChannelCore:
             self._meet(theirs, mine)
             self._sample_meeting(now)
         patience, transmitter = self.patience, self.transmitter
-        self._silent_retries = 0
+        patience.tries = 0
         if self.voice is not _SILENT:
             patience.heard_at = now
         elif patience.heard(now):
@@ -324,7 +293,7 @@ class ChannelCore:
                 self._meet(theirs, mine)
                 if kind != PacketType.CLOSE:
                     self._sample_meeting(now, is_accepted=True)
-            self._silent_retries = 0
+            self.patience.tries = 0
             self.patience.heard(now)
             self._answered()
             if kind == PacketType.CLOSE:
@@ -495,8 +464,9 @@ class ChannelCore:
             out += [(PACKET_HEAD.pack(PacketType.RESET, *pair),) for pair in self._resets]
             self._resets.clear()
         phase, patience = self.phase, self.patience
-        if self._silent_retries > MOST_SILENT_RETRIES or phase is Phase.CLOSING:
-            self._ask_if_urgent(now)
+        may_hurry = patience.tries > MOST_SILENT_RETRIES or phase is Phase.CLOSING
+        if may_hurry and self.transmitter.buffer.has_unsent and patience.hurry(now):
+            self._ask_due = True
         if phase is _ESTABLISHED:
             asks = self._send_progress(out, now)
         elif phase is _OPENING:
@@ -510,7 +480,9 @@ class ChannelCore:
         if not (self.transmitter.flight.size or self._awaits_answer):
             patience.retry_at = None
         elif patience.retry_at is None:
-            patience.retry_at = now + self._retry_after
+            is_usual = phase is _ESTABLISHED
+            wait = self.transmitter.rtt.timeout if is_usual else self._retry_after()
+            patience.retry_at = now + wait
         return out
 
     def packet_alone(
@@ -563,7 +535,7 @@ class ChannelCore:
             return False
         mine, theirs, upto = self.session, self._peer, receiver.inbox.next
         asks = False
-        if not is_idle and self._silent_retries <= MOST_SILENT_RETRIES:
+        if not is_idle and self.patience.tries <= MOST_SILENT_RETRIES:
             only_finish = self.phase is not _ESTABLISHED
             while (run := transmitter.next_run(now, only_finish)) is not None:
                 asks = True
@@ -614,45 +586,8 @@ class ChannelCore:
             return transmitter.buffer.has_unsent
         return bool(transmitter.flight) or self.phase is Phase.CLOSING or transmitter.is_limited
 
-    @property
     def _retry_after(self) -> float:
-        """Seconds until what was sent is sent again: the time-out, and ever longer where nobody waits for it.
-
-        A CLOSE that is not answered is in no hurry: a peer that has something to say says so itself.
-        """
-        timeout = self.transmitter.rtt.timeout
-        if self.phase is Phase.OPENING:
-            doublings = min(max(self._silent_retries - ASKED_SOON + 1, 0), 32)
-            wait: float = self.config.initial_rto / 2 * 2**doublings
-            return min(wait, self.config.max_rto)
-        if self.phase is not Phase.CLOSING or self.transmitter.buffer.has_unsent:
-            return timeout
-        doubled: float = self.config.initial_rto * 2**self._silent_retries
-        return max(timeout, min(doubled, self.config.forget_after / LAST_CLOSES))
-
-    @property
-    def _least_wait(self) -> float:
-        """Seconds after a try before another one that is not due: a round trip or more."""
-        return max(self.config.initial_rto, self.transmitter.rtt.patience)
-
-    def _ask_if_urgent(self, now: float) -> None:
-        """A message does not wait until the next try is due, where the wait for it has grown: ask at once."""
-        patience, wait = self.patience, self._least_wait
-        if (
-            patience.retry_at is not None
-            and self.transmitter.buffer.has_unsent
-            and now + wait < patience.retry_at
-            and now >= self._tried_at + wait
-        ):
-            self._tried_at = now
-            patience.retry_at = None
-            self._ask_due = True
-
-    @property
-    def _only_asks(self) -> bool:
-        """Whether the peer is only asked for a sign of life, until it gives one: it may have crashed, and
-        somebody else may be at its address by now, who is not to be sent what is meant for the peer."""
-        return self._silent_retries > MOST_SILENT_RETRIES
+        return self.patience.retry_after(self.phase, self.transmitter.buffer.has_unsent)
 
     # Time.
 
@@ -679,10 +614,7 @@ class ChannelCore:
         self.receiver.handle_timer(now)
         self.transmitter.handle_timer(now)
         if patience.retry_is_due(now):
-            if not MOST_SILENT_RETRIES <= self._silent_retries < MOST_SILENT_RETRIES + ASKED_SOON:
-                self.transmitter.rtt.timed_out()
-            self._silent_retries += 1
-            self._tried_at = now
+            patience.tried(now)
             self._try_again()
             self._probe_due = bool(self.transmitter.flight)
         if patience.is_unanswered_for(self.config.forget_after, now):
@@ -699,7 +631,7 @@ class ChannelCore:
         self.patience.retry_at = None
         if self.transmitter.flight:
             self.transmitter.time_out()
-            self._ask_due = self._only_asks
+            self._ask_due = self.patience.only_asks
         elif self._awaits_answer:
             self._ask_due = True
 

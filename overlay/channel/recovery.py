@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from overlay.channel.config import ChannelConfig
+from overlay.channel.machine import Phase
 from overlay.smoothed import Smoothed
 
 GRANULARITY = 0.001
@@ -18,6 +19,18 @@ default."""
 LEAST_BYTES = 64 * 1024
 """Losses do not make the window smaller than this: on a path that loses datagrams by chance there are some in
 every round trip, and a window of a few small segments carries next to nothing. Silence does."""
+
+MOST_SILENT_RETRIES = 1
+"""Times that segments are sent again to a peer that is not heard; then it is asked for a sign of life."""
+
+ASKED_SOON = 3
+"""An OPEN that is not answered is repeated this many times, each time after half of `initial_rto`; from then
+on each wait is twice the one before. A PING is repeated as often before its wait grows, too. Both are small.
+Where every fifth datagram is lost, every third exchange of two datagrams fails, and six failures in a row are
+not rare: with waits that grow from the first they would take 5 s."""
+
+LAST_CLOSES = 4
+"""A CLOSE that nobody answers is repeated after waits that double, up to `forget_after` divided by this."""
 
 
 class RoundTrip(Smoothed):
@@ -118,9 +131,19 @@ class ChannelPatience:
     The owner decides what follows when one of these times is over.
     """
 
-    __slots__ = ("_config", "active_at", "heard_at", "idle_at", "retry_at", "unanswered_since")
+    __slots__ = (
+        "_config",
+        "_rtt",
+        "_tried_at",
+        "active_at",
+        "heard_at",
+        "idle_at",
+        "retry_at",
+        "tries",
+        "unanswered_since",
+    )
 
-    def __init__(self, config: ChannelConfig, now: float) -> None:
+    def __init__(self, config: ChannelConfig, rtt: RoundTrip, now: float) -> None:
         self.heard_at: float | None = None
         """When the peer last gave proof of life."""
         self.active_at = now
@@ -129,13 +152,76 @@ class ChannelPatience:
         """When what was sent is to be sent again; None when nothing is to be answered."""
         self.unanswered_since: float | None = None
         """When the peer was first asked something that it has not answered yet."""
+        self.tries = 0
+        """Times that something was sent again since the peer was last heard."""
+        self._tried_at = 0.0
+        """When that was last done."""
         self._config = config
+        self._rtt = rtt
         self.idle_at = now + config.idle_after
         """When to look whether the channel is unused."""
 
     def restart(self) -> None:
         """Begin a new session: nothing has been asked."""
         self.retry_at = self.unanswered_since = None
+        self.tries = 0
+
+    @property
+    def only_asks(self) -> bool:
+        """Whether the peer is only asked for a sign of life, until it gives one: it may have crashed, and
+        somebody else may be at its address by now, who is not to be sent what is meant for the peer."""
+        return self.tries > MOST_SILENT_RETRIES
+
+    def retry_after(self, phase: Phase, has_unsent: bool) -> float:
+        """Seconds until what was sent is sent again: the time-out, and ever longer where nobody waits for it.
+
+        A CLOSE that is not answered is in no hurry: a peer that has something to say says so itself.
+        """
+        config, timeout = self._config, self._rtt.timeout
+        if phase is Phase.OPENING:
+            doublings = min(max(self.tries - ASKED_SOON + 1, 0), 32)
+            wait: float = config.initial_rto / 2 * 2**doublings
+            return min(wait, config.max_rto)
+        if phase is not Phase.CLOSING or has_unsent:
+            return timeout
+        doubled: float = config.initial_rto * 2**self.tries
+        return max(timeout, min(doubled, config.forget_after / LAST_CLOSES))
+
+    def tried(self, now: float) -> None:
+        """What was sent is sent again, or asked about, since nothing was heard."""
+        if not MOST_SILENT_RETRIES <= self.tries < MOST_SILENT_RETRIES + ASKED_SOON:
+            self._rtt.timed_out()
+        self.tries += 1
+        self._tried_at = now
+
+    @property
+    def _least_wait(self) -> float:
+        """Seconds after a try before another one that is not due: a round trip or more."""
+        return max(self._config.initial_rto, self._rtt.patience)
+
+    def hurry(self, now: float) -> bool:
+        """Whether to try at once, since a message waits and the wait for the next try has grown."""
+        wait = self._least_wait
+        if self.retry_at is None or now + wait >= self.retry_at or now < self._tried_at + wait:
+            return False
+        self._tried_at = now
+        self.retry_at = None
+        return True
+
+    def heard_elsewhere(self, now: float) -> bool:
+        """The peer was heard, but not on this channel: whether the next try is earlier therefore.
+
+        What this channel lost was lost by chance then, so the tries begin anew with short waits, as soon as
+        `_least_wait` has passed since the last one: a few times a second, however often the peer is heard."""
+        if self.retry_at is None or not self.only_asks:
+            return False
+        soon = max(now, self._tried_at + self._least_wait)
+        if self.retry_at <= soon:
+            return False
+        self.tries = MOST_SILENT_RETRIES + 1
+        self._rtt.answered()
+        self.retry_at = soon
+        return True
 
     def heard(self, now: float) -> bool:
         """Whether this proof of life ends a silence."""
