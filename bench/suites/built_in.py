@@ -164,7 +164,7 @@ def find_suite(name: str) -> Suite:
     if name.endswith(".toml"):
         return read_suite(Path(name))
     raise SuiteError(
-        f"no suite {name!r}: there are {', '.join(BUILT_IN)}, and your own as a path ending in .toml"
+        f"no suite {name!r}: there are {', '.join(BUILT_IN)}, speed, and your own as a path ending in .toml"
     )
 
 
