@@ -176,7 +176,8 @@ class LazyGossip(EagerGossip):
             run.newest = first + block.count - 1
         self._kept.add(gossip, now)
         if route.told or not is_sure:
-            self._have_announced(block.source, route, block.numbers, is_sure, now)
+            numbers = range(first, first + block.count)
+            self._have_announced(block.source, route, numbers, is_sure, now)
         return sent
 
     def _have_announced(
