@@ -20,8 +20,8 @@ SECRET_LIFETIME = 120.0
 """Seconds; a cookie is good for one to two of them."""
 
 SHARE = 5
-"""In a busy second a block of addresses gets at most 1/5 of `answers_a_second`, and all blocks together get
-at most 5 times `answers_a_second`."""
+"""Of cookies and notices a block of addresses gets at most 1/5. Of answers to proven addresses there are at
+most 5 times `answers_a_second`, and a block gets 1/5 of `answers_a_second`."""
 
 OF_ONE_ADDRESS = 4
 """Openings of one address that are answered in a second without a cookie: there is one node at an address."""
@@ -30,12 +30,11 @@ REPLIES = 40
 """Cookies, and answers that are sent again, in one second, for each of `answers_a_second`."""
 
 FLOODING_SHARE = 20
-"""A block of addresses that floods gets at most 1/20 of these."""
+"""A block of addresses that floods gets at most 1/20 of cookies and notices."""
 
 
 class Replies:
-    """Counts small replies of one kind, which compute no key: one block of addresses cannot have most of
-    those of a second."""
+    """Counts replies of one kind: one block of addresses cannot have most of those of a second."""
 
     def __init__(self, limit: int) -> None:
         """`limit`: how many there are in a second."""
@@ -45,12 +44,11 @@ class Replies:
         self._all = 0
         """Who makes up addresses would have thousands of blocks added up for each reply."""
 
-    def may_send(self, host: str, now: float, is_flooding: bool) -> bool:
-        """Whether one more may be sent this second. `is_flooding`: the host's block floods this node."""
+    def may_send(self, host: str, now: float, share: int) -> bool:
+        """Whether one more may be sent this second; a block of addresses gets 1/`share` of all."""
         if now - self._second >= 1.0:
             self._second, self._all = now, 0
             self._by_block.clear()
-        share = FLOODING_SHARE if is_flooding else SHARE
         return self._all < self._limit and self._by_block[block_of(host)] * share < self._limit
 
     def sent(self, host: str) -> None:
@@ -66,11 +64,12 @@ class Admission:
         self._limit = answers_a_second
         self._second = 0.0
         self._answers = 0
-        self._by_block: dict[str, int] = {}
         self._unproven: Counter[tuple[str, int]] = Counter()
         """Answers of this second to openings without a cookie, by address."""
+        self._proven = Replies(answers_a_second * SHARE)
+        """Answers to openings with a cookie."""
         self.replies = Replies(answers_a_second * REPLIES)
-        """Cookies, and answers that are sent again."""
+        """Cookies, and answers that are sent again: they compute no key."""
         self._secrets = [random.randbytes(32)] * 2
         self._changed_at: float | None = None
 
@@ -78,26 +77,20 @@ class Admission:
         """`yes`; `prove` when a cookie is asked for first; `limit` when the block has had its share.
 
         `is_flooding`: the sender's block floods this node; each of its addresses proves itself."""
-        self._begin_second(now)
+        if now - self._second >= 1.0:
+            self._second, self._answers = now, 0
+            self._unproven.clear()
         is_much = self._answers >= self._limit or self._unproven[source] >= OF_ONE_ADDRESS
         if is_flooding or is_much:
             if not any(proves(opening, self._cookie(s, source)) for s in self._current(now)):
                 return "prove"
-            block = block_of(source[0])
-            taken = self._by_block.get(block, 0)
-            if taken >= max(1, self._limit // SHARE) or self._answers >= self._limit * SHARE:
+            if not self._proven.may_send(source[0], now, SHARE * SHARE):
                 return "limit"
-            self._by_block[block] = taken + 1
+            self._proven.sent(source[0])
         else:
             self._unproven[source] += 1
         self._answers += 1
         return "yes"
-
-    def _begin_second(self, now: float) -> None:
-        if now - self._second >= 1.0:
-            self._second, self._answers = now, 0
-            self._by_block.clear()
-            self._unproven.clear()
 
     def cookie_for(self, source: tuple[str, int], now: float) -> bytes:
         return self._cookie(self._current(now)[0], source)

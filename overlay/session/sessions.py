@@ -32,7 +32,7 @@ from overlay.context import Randomness, Timer
 from overlay.identity import Identity, peer_id_of
 from overlay.metrics import Metrics
 from overlay.session import packets
-from overlay.session.admission import Admission, Replies
+from overlay.session.admission import FLOODING_SHARE, SHARE, Admission, Replies
 from overlay.session.config import SessionConfig
 from overlay.session.network_key import NetworkKey, ring_of
 from overlay.session.noise import IXPSK0, Handshake, HandshakeError
@@ -383,7 +383,8 @@ class Sessions:
             raise Dropped("bad_source")
         address, now, admission = contact.address, self._carrier.now(), self._admission
         is_flooding = self._carrier.is_flooding(contact.host)
-        may_reply = admission.replies.may_send(address.host, now, is_flooding)
+        share = FLOODING_SHARE if is_flooding else SHARE
+        may_reply = admission.replies.may_send(address.host, now, share)
         if is_flooding and not may_reply and not packets.has_proof(datagram):
             raise Dropped("too_many_openings")
         key = packets.opening_key(datagram, self._ring)
@@ -569,7 +570,8 @@ class Sessions:
         if contact is None:
             return
         host, notices = contact.host, self._lost_notices
-        if not notices.may_send(host, self._carrier.now(), self._carrier.is_flooding(host)):
+        share = FLOODING_SHARE if self._carrier.is_flooding(host) else SHARE
+        if not notices.may_send(host, self._carrier.now(), share):
             return
         notices.sent(host)
         self._carrier.transmit(packets.lost(self._ring[0], index, counter), contact.address)

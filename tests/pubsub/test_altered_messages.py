@@ -161,6 +161,7 @@ def test_nothing_raises_and_all_goes_on(
                 counters = runtime.metrics.as_dict()
                 assert not any(counters.get(name) for name in COUNTS_OF_ERRORS)
                 assert not counters["timers_failed"]
+                assert not runtime._named_unsendable, "a number after which there is none"
             before = dict(had)
             await asyncio.sleep(10)
             went_on = {name: had[name] - before[name] for name in before}
