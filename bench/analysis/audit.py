@@ -12,14 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bench.intervals import Interval, mean_interval, wilson
 from bench.results import PROPORTIONS, SHARES
 from bench.spark.session import cut_for
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 LISTED = 1000
@@ -254,93 +251,48 @@ def _percentiles(large: bool, column: str) -> str:
 
 
 def _summaries(spark: SparkSession, large: bool) -> list[dict[str, Any]]:
-    from pyspark.sql.pandas.types import from_arrow_schema
+    """Of each topic and metric; the interval is of the means of parts of its events, in their order or by the
+    hash of their ids."""
+    from pyspark.sql import functions as sql
 
     asked = (f"{expression} AS {name}" for name, expression in METRICS.items())
-    outcomes = spark.table("outcomes").selectExpr("topic", "event", *asked)
-    if large:
-        return _large_summaries(outcomes)
-    found = outcomes.groupBy("topic").applyInArrow(
-        _summarise_topic, from_arrow_schema(_summary_schema())
-    )
-    return [row.asDict() for row in found.orderBy("topic", "metric").collect()]
-
-
-def _large_summaries(outcomes: DataFrame) -> list[dict[str, Any]]:
-    """The same by SQL alone: the events of a topic fall into `BATCHES` parts by the hash of their ids, and
-    only the means of the parts come here."""
     names = ", ".join(f"'{name}', {name}" for name in METRICS)
-    long = outcomes.selectExpr(
-        "topic",
-        f"pmod(hash(event), {BATCHES}) AS part",
-        f"stack({len(METRICS)}, {names}) AS (metric, value)",
-    ).where("value IS NOT NULL")
-    parts = long.groupBy("topic", "metric", "part").agg(_expression("avg(value) AS mean"))
+    window = f"ntile({BATCHES}) OVER (PARTITION BY topic, metric ORDER BY event)"
+    part = f"pmod(hash(event), {BATCHES})" if large else window
+    values = (
+        spark.table("outcomes")
+        .selectExpr("topic", "event", *asked)
+        .selectExpr("topic", "event", f"stack({len(METRICS)}, {names}) AS (metric, value)")
+        .where("value IS NOT NULL")
+        .selectExpr("topic", "metric", "value", f"{part} AS part")
+    )
     means: dict[tuple[str, str], list[float]] = {}
-    for row in parts.collect():
+    parts = values.groupBy("topic", "metric", "part").agg(sql.avg("value").alias("mean"))
+    for row in parts.orderBy("part").collect():
         means.setdefault((row.topic, row.metric), []).append(row["mean"])
-    asked = ("count(value) AS count", "avg(value) AS value", "sum(value) AS total")
-    whole = long.groupBy("topic", "metric").agg(
-        *map(_expression, asked), _expression(f"{_percentiles(True, 'value')} AS percentiles")
+    whole = values.groupBy("topic", "metric").agg(
+        sql.count("value").alias("count"),
+        sql.avg("value").alias("value"),
+        sql.sum("value").alias("total"),
+        sql.expr(f"{_percentiles(large, 'value')} AS percentiles"),
     )
     found = []
     for row in whole.orderBy("topic", "metric").collect():
-        own = means[row.topic, row.metric]
-        interval = _interval(row.metric, own, row.total, row["count"], row.value)
-        told = {name: row[name] for name in ("topic", "metric", "count", "value")}
-        p50, p99 = row.percentiles
-        found.append(told | {"low": interval.low, "high": interval.high, "p50": p50, "p99": p99})
+        interval = _interval(row, means[row.topic, row.metric])
+        told = {name: row[name] for name in ("topic", "metric", "count")}
+        told |= {"low": interval.low, "value": row.value, "high": interval.high}
+        found.append(told | dict(zip(("p50", "p99"), row.percentiles, strict=True)))
     return found
 
 
-def _expression(text: str) -> Any:
-    from pyspark.sql import functions as sql
-
-    return sql.expr(text)
-
-
-def _interval(
-    metric: str, means: Sequence[float], total: float, count: int, value: float
-) -> Interval:
+def _interval(row: Any, means: Sequence[float]) -> Interval:
     """The interval of a metric from the means of parts of its events."""
-    interval = mean_interval(list(means))
-    if metric in PROPORTIONS:
-        interval = wilson(total, count)
-    elif metric in SHARES:
+    interval = mean_interval(means)
+    if row.metric in PROPORTIONS:
+        interval = wilson(row.total, row["count"])
+    elif row.metric in SHARES:
         interval = interval.within(0.0, 1.0)
-    return interval if interval.is_bounded else Interval(value, value, value)
-
-
-def _summary_schema() -> pa.Schema:
-    import pyarrow as pa
-
-    numbers = [(name, pa.float64()) for name in ("low", "value", "high", "p50", "p99")]
-    return pa.schema(
-        [("topic", pa.string()), ("metric", pa.string()), ("count", pa.int64()), *numbers]
-    )
-
-
-def _summarise_topic(group: pa.Table) -> pa.Table:
-    """The events of one topic; rows come in whatever order the shuffle gave."""
-    import pyarrow as pa
-
-    ordered = group.sort_by("event")
-    topic = ordered["topic"][0].as_py()
-    found = []
-    for metric in METRICS:
-        values = ordered[metric].drop_null().to_numpy()
-        if not len(values):
-            continue
-        parts = np.array_split(values, min(BATCHES, len(values)))
-        value = float(values.mean())
-        means = [float(part.mean()) for part in parts]
-        interval = _interval(metric, means, float(values.sum()), len(values), value)
-        found.append(
-            {"topic": topic, "metric": metric, "count": len(values), "value": value}
-            | {"low": interval.low, "high": interval.high}
-            | {"p50": float(np.quantile(values, 0.5)), "p99": float(np.quantile(values, 0.99))}
-        )
-    return pa.Table.from_pylist(found, schema=_summary_schema())
+    return interval if interval.is_bounded else Interval(row.value, row.value, row.value)
 
 
 def _lineage(spark: SparkSession) -> list[tuple[str, str]]:
