@@ -19,7 +19,8 @@ class OrderConfig:
     """Seconds after which announcements are made again while something waits for the others."""
 
     patience: float = 30.0
-    """Seconds that what another member has may take to come; then the order goes on without it."""
+    """Seconds that what another member has may take to come; then, or after twice that at the latest, the
+    order goes on without it."""
 
     def __post_init__(self) -> None:
         check_positive(self)

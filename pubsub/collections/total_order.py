@@ -22,10 +22,10 @@ those that were held for an earlier run of it. A partition splits the view; each
 order of its own, and what the other side published meanwhile comes after the merge, in the order of the
 clocks, late: after all that was delivered before, and before all that is published in the merged view.
 Nothing is delivered while the view is not stable, and nothing waits for ever: additions that somebody has
-and that do not come are given up after `patience`, which begins anew when this member's own disk has failed
-and works again. Of a peer's clock no more is believed than there may
-have been additions; what is beyond is counted, and an addition there dropped. A core: it needs each
-publisher's additions in their order.
+and that do not come are given up after `patience`, or twice that: it begins anew for what others tell of
+meanwhile, and when this member's own disk has failed and works again. Of a peer's clock no more is believed
+than there may have been additions; what is beyond is counted, and an addition there dropped. A core: it needs
+each publisher's additions in their order.
 """
 
 from __future__ import annotations
@@ -141,7 +141,10 @@ class TotalOrder:
         self._timer = OneTimer(call_later, self._announce_if_news)
         self._repeat = OneTimer(call_later, self._announce_again)
         self._idle_repeats = 0
-        """How often announcements were repeated since something was delivered, while something waits."""
+        """How often announcements were repeated since something was delivered or given up, while something
+        waits."""
+        self._overdue: dict[Source, int] = {}
+        """What others had, and this member not, when it had to wait for the first time since then."""
         self._begin_alone()
 
     def _begin_alone(self) -> None:
@@ -340,9 +343,15 @@ class TotalOrder:
         self._echoed.pop(peer, None)
         self._repeat_later()
 
-    def _excuse(self, announcement: Announcement) -> None:
-        for publisher, run, number in announcement.counts:
-            self._excuse_up_to((publisher, run), number)
+    def _awaited(self) -> dict[Source, int]:
+        """Up to where others have additions that this member waits for."""
+        awaited: dict[Source, int] = {}
+        for peer in self._peers.values():
+            for announcement in peer.waiting:
+                for publisher, run, number in announcement.counts:
+                    source = (publisher, run)
+                    awaited[source] = max(number, awaited.get(source, 0))
+        return awaited
 
     def _excuse_up_to(self, source: Source, number: int) -> None:
         number = max(number, self._excused.get(source, 0))
@@ -397,6 +406,8 @@ class TotalOrder:
         is_waiting = self.waiting or self._lacks_others
         is_idle = is_waiting and not self._is_held_up()
         self._idle_repeats = self._idle_repeats + 1 if is_idle else 0
+        if self._idle_repeats == 1:
+            self._overdue = self._awaited()
         if self._idle_repeats * self._config.repeat >= self._config.patience:
             self._give_up()
         if (
@@ -410,11 +421,11 @@ class TotalOrder:
 
     def _give_up(self) -> None:
         """Wait no longer for what others have, nor for another view."""
+        self._idle_repeats = 0
         self._expects_others = False
         self._coming = {}
-        for peer in self._peers.values():
-            for announcement in peer.waiting:
-                self._excuse(announcement)
+        for source, number in self._overdue.items():
+            self._excuse_up_to(source, number)
         for source, number, *_ in self._foreign:
             self._claimed[source] = max(number, self._claimed.get(source, 0))
         self._admit_foreign()

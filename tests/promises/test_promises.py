@@ -45,6 +45,11 @@ def test_a_member_whose_disk_fails_keeps_the_order_of_what_waits_for_the_disk() 
 
 
 @pytest.mark.sweep
+def test_a_member_that_waited_for_anothers_disk_waits_for_what_that_one_sends_then() -> None:
+    assert sorted_sets.run(20022, 4.0).violations == []
+
+
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", [502, 3001, 3005])
 def test_a_will_comes_once_in_storms_that_once_lost_or_doubled_one(seed: int) -> None:
     assert mqtt_doors.run(seed, 4.0).violations == []

@@ -101,7 +101,8 @@ class WaitsForNothingAtFirst(TotalOrder):
 
     def announced(self, sender: PeerId, announcement: Announcement) -> None:
         if self._latest[0] == 0 and announcement.whole:
-            self._excuse(announcement)
+            for publisher, run, number in announcement.counts:
+                self._excuse_up_to((publisher, run), number)
         super().announced(sender, announcement)
 
 
@@ -231,6 +232,25 @@ def test_a_member_whose_disk_fails_does_not_give_up_what_waits_for_the_disk() ->
     assert given == [], "the disk has only begun to work again"
     stage.run_for(5.0)
     assert given == ["first"], "nobody waits for ever"
+
+
+def test_what_others_tell_of_late_has_patience_of_its_own() -> None:
+    member = Alone()
+    me, order, stage, given = member.me, member.order, member.stage, member.given
+    third = PeerId(b"t" * 20)
+    order.stable(b"two", (me, OTHER))
+    order.announced(OTHER, Announcement(b"two", 1, 1, 5, True, ()))
+    order.receive((OTHER, b"1"), 1, 9, "second")
+    stage.run_for(11.0)  # the other one's disk fails, say
+    order.announced(OTHER, Announcement(b"two", 1, 1, 20, True, ((third, b"1", 1),)))
+    stage.run_for(5.0)
+    assert given == [], "what it has is on its way"
+    order.receive((third, b"1"), 1, 4, "first")
+    assert given == ["first", "second"]
+    order.announced(OTHER, Announcement(b"two", 1, 1, 30, True, ((third, b"1", 2),)))
+    order.receive((OTHER, b"1"), 2, 25, "third")
+    stage.run_for(25.0)
+    assert given == ["first", "second", "third"], "nobody waits for ever"
 
 
 def test_a_member_tells_of_what_waits_for_its_disk_and_delivers_nothing_before_it() -> None:
