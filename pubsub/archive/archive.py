@@ -117,8 +117,7 @@ class Archive:
         try:
             attachment = self.node.attachment
             self._runtime, self._directory = attachment.runtime, attachment.directory
-            given = self._store_given
-            self._store = open_store(given) if isinstance(given, str) else given
+            self._store = await self._opened()
             self._failure = asyncio.get_running_loop().create_future()
             self._tasks = Tasks("archive", self._runtime.metrics, self._stop)
             self._runtime.metrics.gauge(
@@ -143,6 +142,18 @@ class Archive:
             await self.close()
             raise
         return self
+
+    async def _opened(self) -> Store:
+        """The store. One that is opened reads all of it, to see that it is whole: a thread waits for that."""
+        if not isinstance(self._store_given, str):
+            return self._store_given
+        loop = asyncio.get_running_loop()
+        opening = loop.run_in_executor(None, open_store, self._store_given)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unused)
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -408,6 +419,11 @@ class Archive:
         for topic in list(self.topics.values()):
             if self._serves:
                 topic.forget_old(self._retention)
+
+
+def _close_unused(opening: asyncio.Future[Store]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _wall_clock() -> Callable[[], float]:
