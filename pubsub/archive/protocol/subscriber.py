@@ -130,8 +130,7 @@ class DurableSubscriber(ABC):
         self._leaving = False
         self._answered_at = 0.0
         self._told_gaps: dict[bytes, Numbers] = {}
-        """The gaps that the application was told of, by source; by replica where that one did not know the
-        source, as the numbers are its own."""
+        """Gaps that were told, by source; by replica, in its numbers, where that did not know it."""
         self._heard_gaps: GapRows = ()
         """The gaps in the archive's last response."""
         self._unsent_done = 0
