@@ -3,10 +3,10 @@
 The shards that matter on the path from the root to a point are usually one leaf. While members
 move, because a shard splits or merges, some live above and some below, and all of these shards are read: a
 shard that has traces is read on below; one that is new or nearly empty may have members that have not come
-down yet, or have gone up already, and is read on above. Only those count that belong in the leaf: so each
-member is found around its own point, at whatever depth it is held. The *weight* of a path is their number
-times 2**depth of the leaf. Over all points the mean weight is the number of members. A draw that accepts a
-path in proportion to its weight gives every member the same chance, however the tree has grown.
+down yet, or have gone up already, and is read on above. A member that is seen at two depths counts at the
+deeper one. The *weight* of a path is the sum of members times 2**depth over its shards. Over all points its
+mean is the number of members; and a draw that accepts a path in proportion to its weight, and takes a shard
+in proportion to its part of that weight, gives every member the same chance, however the tree has grown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cached_property
 from overlay.contact import PeerId
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.reading import ShardReader
-from overlay.directory.tree import MAX_DEPTH, Shard, by_rank, shard_at
+from overlay.directory.tree import MAX_DEPTH, Shard, shard_at
 from overlay.directory.witnesses import ShardView
 
 
@@ -48,31 +48,47 @@ class Visit:
 
 
 @dataclass(frozen=True)
+class ShardPart:
+    """A shard's members on a path, without those that were seen deeper."""
+
+    view: ShardView
+    members: frozenset[int]
+
+    @cached_property
+    def order(self) -> list[int]:
+        return [member for member in self.view.order if member in self.members]
+
+    @property
+    def weight(self) -> float:
+        return len(self.members) * 2.0**self.view.shard.depth
+
+
+@dataclass(frozen=True)
 class Path:
     """The views read for one point, from the shallowest to the deepest."""
 
     views: tuple[ShardView, ...]
 
     @cached_property
-    def leaf(self) -> Shard:
-        """The shard that covers the point and below which nobody lives."""
-        held = next((view for view in reversed(self.views) if not view.empty), self.views[0])
-        return self.views[-1].shard if held.below else held.shard
+    def parts(self) -> tuple[ShardPart, ...]:
+        """The shards with members, each member in one of them."""
+        parts: list[ShardPart] = []
+        deeper: frozenset[int] = frozenset()
+        for view in reversed(self.views):
+            members = view.members - deeper
+            if members:
+                parts.append(ShardPart(view, members))
+                deeper |= members
+        return tuple(parts)
 
     @cached_property
-    def members(self) -> dict[int, ShardView]:
-        """All that belong in the leaf, at whatever depth they are held; each with its deepest view."""
-        holds = self.leaf.holds_marked
-        return {mark: view for view in self.views for mark in view.members if holds(mark)}
-
-    @cached_property
-    def order(self) -> list[int]:
-        """The members in the order of the reader's salt."""
-        return by_rank(self.members, self.views[0].salt)
+    def weight(self) -> float:
+        return sum(part.weight for part in self.parts)
 
     @property
-    def weight(self) -> float:
-        return len(self.members) / self.leaf.share
+    def leaf(self) -> Shard:
+        """The shard that covers the point and has nothing below."""
+        return next((view for view in self.views if not view.below), self.views[-1]).shard
 
     @property
     def home(self) -> int:

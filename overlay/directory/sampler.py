@@ -16,7 +16,7 @@ from math import ceil
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.paths import Path, Visit
+from overlay.directory.paths import Path, ShardPart, Visit
 from overlay.directory.peers import Peers
 from overlay.directory.reading import ShardReader
 from overlay.directory.survey import Explorer, TopicOutline
@@ -107,21 +107,31 @@ class Sampler:
         Members of a shard are taken in their random order. So the draw falls on one of those already taken
         as often as their part in the shard, and otherwise the next in order is as good as any.
         """
-        left = [member for member in path.order if member not in drawn.taken]
-        if self._peers.context.random.randrange(0, len(path.members)) >= len(left):
+        part = self._part(path)
+        left = [member for member in part.order if member not in drawn.taken]
+        if self._peers.context.random.randrange(0, len(part.members)) >= len(left):
             return False
         drawn.taken[left[0]] = None
-        drawn.chosen[left[0]] = path.members[left[0]]
+        drawn.chosen[left[0]] = part
         return True
+
+    def _part(self, path: Path) -> ShardPart:
+        spot = self._peers.context.random.random() * path.weight
+        for part in path.parts:
+            spot -= part.weight
+            if spot < 0:
+                return part
+        return path.parts[-1]
 
     async def _take_from_all(self, visit: Visit, drawn: _Drawn, count: int) -> None:
         """Read the whole of a topic that is hardly larger than the sample."""
-        found: dict[int, ShardView] = {}
+        found: dict[int, ShardPart] = {}
         point = 0
         for _ in range(4 * count + 64):
             path = await self._explorer.path(visit, point)
             if path is not None:
-                found |= path.members
+                for part in reversed(path.parts):
+                    found |= dict.fromkeys(part.members, part)
             leaf = path.leaf if path is not None else self._guess(visit, point)
             point = (leaf.prefix + 1) << (POINT_BITS - leaf.depth)
             if point >> POINT_BITS:
@@ -137,12 +147,12 @@ class Sampler:
         """The contacts of those chosen; one that no replica hands out is left out."""
         contacts: dict[int, Contact] = {}
         lacking: dict[Shard, tuple[ShardView, list[int]]] = {}
-        for member, view in drawn.chosen.items():
-            contact = view.contacts.get(member)
+        for member, part in drawn.chosen.items():
+            contact = part.view.contacts.get(member)
             if contact is not None:
                 contacts[member] = contact
             else:
-                lacking.setdefault(view.shard, (view, []))[1].append(member)
+                lacking.setdefault(part.view.shard, (part.view, []))[1].append(member)
         for view, members in lacking.values():
             contacts |= await self._reader.contacts_of(view, members)
         return [contacts[member] for member in drawn.chosen if member in contacts]
@@ -156,4 +166,4 @@ class _Drawn:
 
     def __init__(self, this_process: int) -> None:
         self.taken: dict[int, None] = {this_process: None}
-        self.chosen: dict[int, ShardView] = {}
+        self.chosen: dict[int, ShardPart] = {}

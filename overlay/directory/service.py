@@ -212,8 +212,8 @@ class DirectoryService:
         await self._explorer.introduce(visit, point)
         path = await self._explorer.path(visit, point)
         found: dict[PeerId, Contact] = {}
-        for view in path.views if path is not None else ():
-            found |= {c.id: c for mark, c in view.contacts.items() if mark in view.members}
+        for part in path.parts if path is not None else ():
+            found |= {c.id: c for f, c in part.view.contacts.items() if f in part.members}
         found.pop(self._context.contact.id, None)
         if len(found) < count:
             found |= {c.id: c for c in await self._sampler.sample(key, count)}

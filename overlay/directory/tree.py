@@ -24,11 +24,6 @@ LARGE_DEPTH = 3
 """From this depth of its leaves on, a topic has so many newcomers that its root is kept at more nodes."""
 
 FINGERPRINT_BYTES = 4
-BITS_OF_POINT = 12
-"""The first bits of a fingerprint are those of the member's point, the others a hash of its id and address.
-So a reader knows in which half of a shard a member belongs, to this depth of the tree: 300,000 members. Who
-names a member with another address has to try a million addresses to find one that has the same hash."""
-
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _MIX_1 = 0x9E37_79B9_7F4A_7C15
 _MIX_2 = 0xD6E8_FEB8_6659_FD93
@@ -54,12 +49,6 @@ class Shard(NamedTuple):
     def holds(self, point: int) -> bool:
         return point >> (POINT_BITS - self.depth) == self.prefix
 
-    def holds_marked(self, fingerprint: int) -> bool:
-        """The same for a member's fingerprint; of a shard that is very deep, whether it may."""
-        bits = min(self.depth, BITS_OF_POINT)
-        first = fingerprint >> (8 * FINGERPRINT_BYTES - bits)
-        return first == self.prefix >> (self.depth - bits)
-
 
 def shard_at(topic: PeerId, depth: int, point: int) -> Shard:
     """The shard of that depth that a point falls in."""
@@ -80,7 +69,7 @@ def point_of(topic: PeerId, member: PeerId) -> int:
 
 
 def fingerprint(topic: PeerId, member: Contact) -> int:
-    """Stands for a member in a list; see `BITS_OF_POINT`."""
+    """Stands for a member in a list: a hash of its id and address, so that neither can be exchanged."""
     return fingerprint_and_point((topic, member))[0]
 
 
@@ -89,9 +78,7 @@ def _fingerprint_and_point(of: tuple[PeerId, Contact]) -> tuple[int, int]:
     digest = blake2b(
         topic + member.packed(), digest_size=FINGERPRINT_BYTES, person=b"camcast print"
     ).digest()
-    point, hash_bits = point_of(topic, member.id), 8 * FINGERPRINT_BYTES - BITS_OF_POINT
-    hashed = int.from_bytes(digest, "big") & (1 << hash_bits) - 1
-    return point >> (POINT_BITS - BITS_OF_POINT) << hash_bits | hashed, point
+    return int.from_bytes(digest, "big"), point_of(topic, member.id)
 
 
 fingerprint_and_point: Callable[[tuple[PeerId, Contact]], tuple[int, int]]

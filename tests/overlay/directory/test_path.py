@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from overlay.directory.paths import Path
+from overlay.directory.paths import Path, ShardPart
 from overlay.directory.sampler import _Drawn
-from overlay.directory.tree import BITS_OF_POINT, Shard, topic_key
+from overlay.directory.tree import Shard, topic_key
 from overlay.directory.witnesses import ShardView
 from tests.overlay.directory.model_network import ModelNetwork
 
@@ -29,33 +31,18 @@ def view(
     )
 
 
-def marked(first_bits: str, number: int) -> int:
-    """The fingerprint of a member whose point begins with these bits."""
-    return int(first_bits.ljust(BITS_OF_POINT, "0") + f"{number:020b}", 2)
-
-
-def test_a_member_seen_at_two_depths_counts_once_and_is_taken_from_the_deeper_one() -> None:
-    one, two, three = (marked("000", number) for number in (1, 2, 3))
-    path = Path((view(1, {one, two}, below=True), view(2, {two, three})))
-    assert {mark: seen.shard.depth for mark, seen in path.members.items()} == {
-        one: 1,
-        two: 2,
-        three: 2,
-    }
-    assert path.weight == 3 * 4
-
-
-def test_who_is_held_above_counts_around_its_own_point_only() -> None:
-    """Else a member that has moved down would count here for its former place, and there for its new one."""
-    here, there = marked("00", 1), marked("01", 1)
-    path = Path((view(1, {here, there}, below=True), view(2, {marked("00", 2)})))
-    assert set(path.members) == {here, marked("00", 2)}
-    assert path.weight == 2 * 4
+def test_a_member_seen_at_two_depths_counts_at_the_deeper_one() -> None:
+    path = Path((view(1, {1, 2, 3}, below=True), view(2, {3, 4})))
+    assert [(part.view.shard.depth, set(part.members)) for part in path.parts] == [
+        (2, {3, 4}),
+        (1, {1, 2}),
+    ]
+    assert path.weight == 2 * 4 + 2 * 2
 
 
 def test_a_path_without_members_weighs_nothing() -> None:
     assert Path((view(0, set()),)).weight == 0.0
-    assert Path((view(3, set(), below=True), view(4, set()))).weight == 0.0
+    assert Path((view(3, set(), below=True), view(4, set()))).parts == ()
 
 
 def test_the_leaf_is_where_nothing_is_below_and_home_where_the_advice_ends() -> None:
@@ -79,3 +66,13 @@ def test_a_draw_falls_on_those_already_taken_as_often_as_their_part_in_the_shard
         drawn.taken |= dict.fromkeys(range(4))
         repeated += not sampler._take(path, drawn)
     assert repeated == pytest.approx(800, abs=100)
+
+
+def test_a_shard_is_chosen_by_its_part_of_the_weight() -> None:
+    sampler = ModelNetwork(seed=1, nodes=1).peer().service._sampler
+    path = Path((view(1, {1, 2, 3}, below=True), view(3, {4, 5})))
+    chosen: Counter[int] = Counter()
+    for _ in range(2_200):
+        part: ShardPart = sampler._part(path)
+        chosen[part.view.shard.depth] += 1
+    assert chosen[3] == pytest.approx(2_200 * 16 / 22, abs=110)

@@ -10,15 +10,7 @@ from scipy.stats import chisquare
 
 from overlay.directory import DirectoryConfig
 from overlay.directory.survey import TopicOutline
-from overlay.directory.tree import (
-    BITS_OF_POINT,
-    Shard,
-    by_rank,
-    fingerprint,
-    point_of,
-    shard_at,
-    topic_key,
-)
+from overlay.directory.tree import Shard, by_rank, point_of, shard_at, topic_key
 from overlay.errors import UsageError
 from tests.overlay.directory.model_network import contact_of
 
@@ -32,15 +24,6 @@ def test_a_point_is_in_one_shard_of_each_depth() -> None:
             shard = shard_at(TOPIC, depth, point)
             assert shard.holds(point)
             assert 0 <= shard.prefix < 1 << depth
-
-
-def test_a_fingerprint_tells_in_which_shard_a_member_belongs() -> None:
-    member = contact_of(Random(7), 0)
-    point, mark = point_of(TOPIC, member.id), fingerprint(TOPIC, member)
-    for depth in range(BITS_OF_POINT + 1):
-        shard = shard_at(TOPIC, depth, point)
-        assert shard.holds_marked(mark)
-        assert depth == 0 or not shard._replace(prefix=shard.prefix ^ 1).holds_marked(mark)
 
 
 def test_shards_are_kept_at_unrelated_places() -> None:
