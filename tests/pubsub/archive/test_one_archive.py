@@ -94,7 +94,7 @@ def test_an_archive_that_cannot_read_a_profile_does_not_start_and_says_what_to_i
     )
     archive.store.sync()
     archive.crash()
-    with pytest.raises(UsageError, match=r"'choosy' .* camcast\[xpath\]"):
+    with pytest.raises(UsageError, match=r"'choosy' .* 'camcast\[xpath\]'"):
         archive.start()
 
 
