@@ -69,6 +69,8 @@ class Runtime:
         """What takes messages of each type; of a type that is handled by topic, those of each topic."""
         self._by_topic: set[type] = set()
         """Types that are handled by topic, or were."""
+        self._ended: set[type] = set()
+        """Types of messages that had a handler before, and have none now."""
         self._services: dict[range, Callable[[], object]] = {}
         self.gate: Callable[[Contact, object, MessageHandler, int], None] | None = None
         """Decides whether, and when, a message is handed to its handler; None: at once."""
@@ -127,6 +129,7 @@ class Runtime:
         if self.handles(message_type) or (message_type, topic) in self._handlers:
             raise UsageError(f"messages of type {message_type.__name__} have a handler already")
         self._handlers[message_type, topic] = handler
+        self._ended.discard(message_type)
         if topic is not None:
             self._by_topic.add(message_type)
 
@@ -135,8 +138,9 @@ class Runtime:
         return (message_type, None) in self._handlers
 
     def off(self, message_type: type, topic: str | None = None) -> None:
-        """Hand messages of this type, or of this type and topic, to nobody."""
-        self._handlers.pop((message_type, topic), None)
+        """Hand messages of this type, or of this type and topic, to nobody; what comes is counted as late."""
+        if self._handlers.pop((message_type, topic), None) is not None and topic is None:
+            self._ended.add(message_type)
 
     def _receive(self, sender: Contact, data: Buffer) -> None:
         try:
@@ -164,13 +168,19 @@ class Runtime:
             if handler is None and self._start_service(code_of(kind)):
                 handler = self._handlers.get((kind, None))
         if handler is None:
-            # Those who knew a node before it restarted speak to it while it joins; they ask again.
-            other = "no_handler" if self._handlers else "starting"
-            self._dropped_in.add("other_topic" if kind in self._by_topic else other)
+            self._dropped_in.add(self._why_nobody_takes(kind))
         elif self.gate is not None:
             self.gate(sender, message, handler, size)
         else:
             handler(sender, message)
+
+    def _why_nobody_takes(self, kind: type) -> str:
+        if kind in self._by_topic:
+            return "other_topic"
+        if kind in self._ended:
+            return "late"  # an answer to what asked and has been closed since
+        # Those who knew a node before it restarted speak to it while it joins; they ask again.
+        return "no_handler" if self._handlers else "starting"
 
     def start_on(self, codes: range, start: Callable[[], object]) -> None:
         """Call `start` once, when the first message with one of these codes comes that nobody handles.

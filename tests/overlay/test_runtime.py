@@ -144,6 +144,25 @@ def test_what_cannot_be_decoded_or_has_no_handler_is_counted_and_dropped() -> No
     net.run(main())
 
 
+def test_what_comes_when_its_handler_has_gone_is_counted_as_late() -> None:
+    net = Network(3)
+
+    async def main() -> None:
+        a, b = await open_runtime(net, 1), await open_runtime(net, 2)
+        for handled in (Ping, Pong):
+            b.on(handled, lambda sender, message: None)
+        b.off(Ping)
+        a.send_datagram(b.contact, Ping(1))
+        await asyncio.sleep(1)
+        assert dropped(b, "in") == {"late": 1}
+        b.on(Ping, lambda sender, message: None)
+        a.send_datagram(b.contact, Ping(2))
+        await asyncio.sleep(1)
+        assert dropped(b, "in") == {"late": 1}
+
+    net.run(main())
+
+
 def test_what_comes_before_the_first_protocol_is_there_is_counted_apart() -> None:
     net = Network(3)
 
