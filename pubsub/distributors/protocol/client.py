@@ -54,9 +54,11 @@ class ClientCore:
         self.keeper.close()
 
     def request(self, to: Contact) -> None:
+        """Ask a distributor to serve this client; each kind of client says what it wants."""
         raise NotImplementedError
 
     def ask(self, primary: Contact) -> None:
+        """Ask the distributor that serves this client for a sign of life."""
         raise NotImplementedError
 
     def lost(self, primary: Contact) -> None:
@@ -88,6 +90,7 @@ class ClientCore:
         self.keeper.refused(sender)
 
     def _connected(self, answer: ClientAnswer) -> None:
+        """Go on with the distributor that has just agreed to serve this client."""
         raise NotImplementedError
 
     def _is_primary(self, sender: Contact) -> bool:

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from bench.commands import command_of, run_workload
 from bench.players import PlayerFailed
 from bench.quote import Figures, Kept, quoted
 from bench.report.tables import speed_tables
-from bench.workloads import workloads
+from bench.workloads import distributors, workloads
 from bench.workloads.workload import (
     LEFT_OUT,
     Option,
@@ -238,3 +239,11 @@ def test_a_new_benchmark_is_one_file(
     finally:
         bench.workloads.workloads.cache_clear()
         sys.modules.pop("bench.workloads.pigeons", None)
+
+
+def test_the_memory_of_distributors_is_counted_and_nothing_is_traced_any_more() -> None:
+    """In a run of all workloads, those behind it would be slow."""
+    rows = list(distributors.run(argparse.Namespace(subscribers=[20], bytes=256, runs=0)))
+    assert [row.unit for row in rows] == ["bytes", "bytes"]
+    assert min(row.value for row in rows) > 100
+    assert not tracemalloc.is_tracing()
